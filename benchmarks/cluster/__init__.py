@@ -34,5 +34,5 @@ def render(records: list[Record]) -> str:
 
 def judge(records: list[Record]) -> list[Line]:
     """The lines of "How good": every *must* that the issue states."""
-    parts = (library.judge, loading.judge, balanced.judge, lag.judge)
+    parts = (library.judge, loading.judge, balanced.judge, costs.judge, lag.judge)
     return [line for judged in parts for line in judged(records)]

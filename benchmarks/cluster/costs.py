@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 from benchmarks.cluster.pace import Pace, load
 from benchmarks.cluster.stage import Stage, stage
+from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
+from benchmarks.service import servers
 from benchmarks.service.servers import Running
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
 
-STREAM = b"{bloomery}:stream"
+STREAM = b"{bloomery}:log"
 ERROR_RATE = 0.01
+RATE = 20_000
+CROWD, BATCHES = f"BF.ADD, 50 connections, {RATE:,}/s", "BF.MADD of 1,000"
+ALONE = "BF.MADD of 1,000, a server alone"
 
 Work = Callable[[Running, str, int], int]
 
@@ -25,11 +29,23 @@ def run(settings: Settings) -> list[Record]:
     keys = settings.size(200_000 if settings.quick else 1_000_000)
     with stage() as there:
         there.start(2)
-        return [
+        records = [
             record
             for number, (what, each, work) in enumerate(_WORK)
             for record in [_cost(there, f"cost-{number}", what, max(1000, keys // each), work)]
         ]
+    records.append({"table": "costs", "what": ALONE, "rate": _alone(keys)})
+    return records
+
+
+def _alone(keys: int) -> float:
+    """Keys a second that a server alone takes, with every write logged."""
+    with servers.scratch() as folder, servers.bloomery(folder / "alone", pinned=False) as server:
+        with server.wire() as wire:
+            wire.call("BF.RESERVE", "alone", ERROR_RATE, keys, "KIND", "bloom")
+        began = time.monotonic()
+        _batches(server, "alone", keys)
+        return keys / (time.monotonic() - began)
 
 
 def _singly(node: Running, name: str, keys: int) -> int:
@@ -42,9 +58,9 @@ def _singly(node: Running, name: str, keys: int) -> int:
 
 def _crowd(node: Running, name: str, keys: int) -> int:
     """A key a request, many connections at an even pace."""
-    with load(Pace([node.port], "BF.ADD", name, 5_000)) as writers:
+    with load(Pace([node.port], "BF.ADD", name, RATE)) as writers:
         writers.start()
-        time.sleep(keys / 5_000)
+        time.sleep(keys / RATE)
         replies: int = writers.end()["replies"]
     return replies
 
@@ -57,8 +73,8 @@ def _batches(node: Running, name: str, keys: int) -> int:
 
 _WORK: tuple[tuple[str, int, Work], ...] = (
     ("BF.ADD, one after another", 50, _singly),
-    ("BF.ADD, 50 connections, 5,000/s", 20, _crowd),
-    ("BF.MADD of 1,000", 1, _batches),
+    (CROWD, 5, _crowd),
+    (BATCHES, 1, _batches),
 )
 
 
@@ -96,7 +112,6 @@ def _cost(there: Stage, name: str, what: str, keys: int, work: Work) -> Record:
         "redis_us": micros["Redis"],
         "writer_us": micros["node 1"],
         "follower_us": micros["node 2"],
-        "bits_bytes": _bits_bytes(there, name) / keys,
     }
 
 
@@ -117,12 +132,6 @@ def _stream_bytes(there: Stage, entries: int) -> float:
     nbytes: Any = there.client.memory_usage(STREAM, samples=0)
     length: Any = there.client.xlen(STREAM)
     return float(nbytes) / max(1, int(length)) * entries
-
-
-def _bits_bytes(there: Stage, name: str) -> int:
-    keys: Any = there.client.keys("{" + name + "}*")
-    nbytes: Any = [there.client.memory_usage(key) for key in keys]
-    return sum(nbytes)
 
 
 def _caught_up(node: Running, name: str, keys: int) -> None:
@@ -151,10 +160,35 @@ def render(records: list[Record]) -> str:
             *(f"{r[name]:.2f} µs" for name in ("redis_us", "writer_us", "follower_us")),
         ]
         for r in records
+        if r["what"] != ALONE
     ]
-    bits = median(r["bits_bytes"] for r in records)
+    alone = next(r["rate"] for r in records if r["what"] == ALONE)
     title = (
         "What a new key costs, with one node that writes and one that follows; idle time of either "
-        f"is taken off.\nIts bits take {bits:.2f} bytes of Redis's memory a key of the capacity"
+        f"is taken off.\nA server alone, with every write logged, takes {alone:,.0f} keys/s"
     )
     return table(title, columns, rows)
+
+
+def judge(records: list[Record]) -> list[Line]:
+    """The lines of "How good"."""
+    found = {r["what"]: r for r in records if r["table"] == "costs"}
+    batches = "BF.MADD of 1,000 through one node, to a server alone"
+    writer = f"CPU of the node that takes a BF.ADD, 50 connections, {RATE:,} writes/s"
+    store, following = "CPU of Redis for it", "CPU of following a million keys, in batches"
+    wanted = (
+        *((batches, ">= 0.4x", "0.7x"), (writer, "<= 40 µs", "20 µs")),
+        *((store, "<= 8 µs", "-"), (following, "<= 0.15 s", "0.05 s")),
+    )
+    if not {CROWD, BATCHES, ALONE} <= found.keys():
+        return [missing(*one) for one in wanted]
+    ratio = found[BATCHES]["rate"] / found[ALONE]["rate"]
+    micros, redis_us = found[CROWD]["writer_us"], found[CROWD]["redis_us"]
+    seconds = found[BATCHES]["follower_us"]  # µs a key: seconds a million
+    figures = (
+        (f"{ratio:.2f}x", word(ratio >= 0.4, ratio >= 0.7)),
+        (f"{micros:.1f} µs at {found[CROWD]['rate']:,.0f}/s", word(micros <= 40, micros <= 20)),
+        (f"{redis_us:.1f} µs", word(redis_us <= 8)),
+        (f"{seconds:.3f} s", word(seconds <= 0.15, seconds <= 0.05)),
+    )
+    return [Line(*what, *figure) for what, figure in zip(wanted, figures, strict=True)]

@@ -1,9 +1,8 @@
-"""How fast a node has its copy: 1 GiB of bits in Redis, until it is ready; and `to_local`."""
+"""How fast a node has its copy: a snapshot of 1 GiB in Redis, until it is ready."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import threading
@@ -15,15 +14,12 @@ from benchmarks.cluster.stage import Stage, stage
 from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
-from benchmarks.timing import progress, quiet
+from benchmarks.timing import progress
 from bloomery import sizing
-from bloomery.integrations.redis import RedisFilter
-from bloomery.integrations.redis.bits.strings import BitStrings
 
 LEAST = 500.0  # MB/s
 ERROR_RATE = 0.01
 NAME = "large"
-CHUNK = 1 << 20
 
 
 # New memory may cost more than all else: a virtual machine whose free memory goes back to its host
@@ -49,7 +45,7 @@ def run(settings: Settings) -> list[Record]:
     with stage() as there:
         empty = [there.timed() for _ in range(settings.cluster_loads)]
         nbytes = _fill(there, settings.cluster_load_bytes)
-        fresh, given, local, new = [], [], [], []
+        fresh, given, new = [], [], []
         for number in range(settings.cluster_loads):
             progress.step(f"cluster: loading, round {number + 1} of {settings.cluster_loads}")
             time.sleep(_SETTLED)
@@ -59,13 +55,11 @@ def run(settings: Settings) -> list[Record]:
                 new.append(seconds)
                 threading.Timer(_STARTED, let_go).start()
                 given.append(there.timed())
-            local.append(_to_local(there))
     off = median(empty)
     return [
         _record("a node, until it is ready", nbytes, median(given) - off, off),
         _record("a node, in memory new to this machine", nbytes, median(fresh) - off, off),
         _record("new memory alone, written once a page", nbytes, median(new), 0.0),
-        _record("RedisFilter.to_local", nbytes, median(local), 0.0),
     ]
 
 
@@ -80,30 +74,16 @@ def _held(nbytes: int) -> Iterator[tuple[float, Callable[[], None]]]:
 
 
 def _fill(there: Stage, wanted: int) -> int:
-    """A filter of about so many bytes, half of its bits set, as of one that is full."""
-    progress.step("cluster: loading, the bits")
+    """A snapshot of a filter of about so many bytes."""
+    progress.step("cluster: loading, the snapshot")
     capacity = sizing.solve(memory=wanted, error_rate=ERROR_RATE).capacity
     [node] = there.start()
     with node.wire() as wire:
         wire.call("BF.RESERVE", NAME, ERROR_RATE, capacity, "KIND", "bloom")
+        wire.add(NAME, range(100_000))
+        wire.call("SAVE")
     node.stop()
-    noise = os.urandom(CHUNK)
-    with RedisFilter.open(there.url, NAME) as one:
-        strings = one.store
-        assert isinstance(strings, BitStrings)
-        for name, size in zip(strings.names, strings.sizes, strict=True):
-            for at in range(0, size, CHUNK):
-                there.client.setrange(name, at, noise[: min(CHUNK, size - at)])
-        return sum(strings.sizes)
-
-
-def _to_local(there: Stage) -> float:
-    with RedisFilter.open(there.url, NAME) as one, quiet():
-        began = time.perf_counter()
-        made = one.to_local()
-        taken = time.perf_counter() - began
-        del made
-    return taken
+    return wanted
 
 
 def _record(what: str, nbytes: int, seconds: float, empty: float) -> Record:

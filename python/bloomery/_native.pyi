@@ -55,6 +55,7 @@ __all__ = [
     "mask",
     "memory_used",
     "offer_to_duckdb",
+    "pack_records",
     "parquet_block",
     "parquet_block_contains",
     "parquet_error_rate",
@@ -69,6 +70,7 @@ __all__ = [
     "set_memory_limit",
     "static_nbytes",
     "unmap_aside",
+    "unpack_records",
 ]
 __version__: Final[str]
 HEADER_BYTES: Final[int]
@@ -577,6 +579,12 @@ def parse_header(
     head: bytes, total: int | None
 ) -> tuple[int, float, Layout, int, int, int, Hasher, int, int]: ...
 def checksum(data: Buffer, before: int = 0) -> int: ...
+def pack_records(records: list[tuple[int, int, bytes]]) -> bytes:
+    """Records of a log (a filter's number, the operation, its bytes) as one entry's payload."""
+
+def unpack_records(data: bytes) -> list[tuple[int, int, bytes]]:
+    """The records of a payload; CorruptData if it ends within one."""
+
 def lost_frames(data: Buffer) -> int: ...
 def build_static(
     keys: Batch, error_rate: float, hasher: Hasher, seed: int, nulls: Nulls
@@ -705,10 +713,37 @@ class Shelf:
         """Would adding so many keys have a filter grow for long?"""
     def starve(self, name: bytes) -> None:
         """Remember that there was no memory for a filter to grow."""
-    def note(self, id: int, op: int, data: bytes) -> None:
-        """Note an operation for the log, behind the writes that came before it."""
+    def note(self, id: int, op: int, data: bytes) -> int:
+        """Note an operation for the log, behind the writes that came before it; return its place
+        there."""
     def take_log(self) -> list[tuple[int, int, bytes]]:
         """What is to be logged, in order, and no more from now on."""
+    def defer(self, name: bytes, keys: Batch, op: int) -> tuple[int, int, int]:
+        """Note keys for the log, to be added or removed when a shared log has them (`apply`).
+
+        Returns the record's place in the log, that of the first key in the record, and how many
+        keys there are. KeyError if there is no such name.
+        """
+    def apply(self, name: bytes, op: int, data: bytes) -> tuple[bytes, tuple[str, str] | None]:
+        """Add or remove keys by their hashes, as a shared log has them; nothing is noted for it.
+
+        Returns a byte for each, 1 where it was new (or there, if it is removed), 3 where it was
+        refused, and the first refusal: its code and message. Each key is tried on its own, so equal
+        filters give equal answers and stay equal. NotEnoughMemory if the filter cannot grow:
+        those before that key are in. KeyError if there is no such name.
+        """
+    def unchanged(self, name: bytes, op: int, data: bytes) -> bytes | None:
+        """The answers that `apply` would give, if it would change nothing; else None.
+
+        That is known of adding, where all keys are there and copies do not count. No check is
+        counted. KeyError if there is no such name.
+        """
+    @property
+    def deferring(self) -> bool:
+        """While true, clients' usual writes are noted for the log and neither done nor answered:
+        that is when a shared log has them (`apply`, and `Session.answer`)."""
+    @deferring.setter
+    def deferring(self, value: bool, /) -> None: ...
     @property
     def refusing(self) -> bool:
         """While true, the native path takes no writes: they go to Python, which says why."""
@@ -754,10 +789,11 @@ class Session:
     def feed(self, data: bytes) -> list[bytes] | str | bool | None:
         """Take what the client sent and do what can be done of it.
 
-        None: all is done that is there. A list: a command (its arguments) for Python, which gives
-        the `reply` and feeds again. A str: this is no request, and nothing that follows can be
-        read. True: there is more to do, after others had their turn; False: as True, but a filter
-        is not to be had for a while.
+        None: all is done that is there, or what follows waits for the answers to writes that were
+        deferred. A list: a command (its arguments) for Python, which gives the `reply` and feeds
+        again. A str: this is no request, and nothing that follows can be read. True: there is more
+        to do, after others had their turn; False: as True, but a filter is not to be had for a
+        while.
         """
     def reply(self, data: bytes, write: bool = False) -> None:
         """Append a reply; `write`: it must not go out if the log cannot be written."""
@@ -765,14 +801,21 @@ class Session:
         """All replies, to be sent."""
     def arrived(self) -> None:
         """Note that a chunk has come, which will be fed later."""
+    def answer(self, results: list[Any]) -> None:
+        """Reply to the writes that were deferred.
+
+        There is a result for each record of the turn's log, by its place: what `Shelf.apply`
+        returned, or an error's reply in bytes, which each of its writes gets.
+        """
     def fail(self, error: bytes) -> None:
-        """Put an error in place of each reply to a write."""
+        """Put an error in place of each reply to a write, and reply with it to those that were
+        deferred."""
     @property
     def pending(self) -> int:
         """Bytes of replies that were not yet taken."""
     @property
     def wrote(self) -> bool:
-        """Is there a reply to a write among the replies that were not yet taken?"""
+        """Is there a reply to a write among those that were not yet taken, or a deferred write?"""
     @property
     def waiting(self) -> int:
         """Bytes that came and are not yet done."""

@@ -141,7 +141,7 @@ class RedisClient:
 
 def redis_client(
     url_or_client: Any,
-    what: Literal["filter", "cache", "queue"],
+    what: Literal["filter", "cache", "queue", "log", "users"],
     *,
     for_asyncio: bool,
     timeout: Any,
@@ -153,7 +153,7 @@ def redis_client(
     and how often redis-py itself tries again at once if a connection is lost. Without `retries` it
     does so as it usually does, which may take seconds.
     """
-    extra = "redis" if what == "filter" else "guard"
+    extra = "redis" if what in ("filter", "log", "users") else "guard"
     with extras.needed("redis", f"a {what} in Redis", extra):
         import redis
         import redis.asyncio

@@ -56,8 +56,15 @@ class Checker:
             if op in "CE":
                 self.takers[name].append(record)
 
-    def told(self, record: WriteRecord, now: float, result: tuple[bool, ...] | None) -> None:
-        """A client is told what its write did; None: that nobody knows."""
+    def told(
+        self,
+        record: WriteRecord,
+        now: float,
+        result: tuple[bool, ...] | None,
+        strayed: bool = False,
+    ) -> None:
+        """A client is told what its write did; None: that nobody knows. `strayed`: by a node that
+        talked to a replaced server meanwhile."""
         if record.end != math.inf:
             raise Violation("a write was answered twice")
         record.end, record.result = now, result
@@ -66,6 +73,10 @@ class Checker:
                 if op == "A":
                     for key in keys:
                         self.acknowledged[name, key].append(record)
+                        # It may have changed nothing there, and so be in no entry, while the
+                        # primary has a clear: lost until its node has come back and repeats it.
+                        if strayed and name.startswith("b") and not self.confirm:
+                            self.lost_until[name, key] = math.inf
 
     def denied(self, key: Key, asked: float, horizon: float, now: float, how: str) -> None:
         """A client was told, now, that a key is not there; it had to be if it was acknowledged

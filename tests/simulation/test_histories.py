@@ -12,6 +12,7 @@ from simulation.world import (
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
+    OFTEN_FULL,
     OFTEN_LOST,
     OFTEN_PAUSED,
     OFTEN_SPLIT,
@@ -30,6 +31,7 @@ MIXES = {
     "cleared": (OFTEN_CLEARED, OPTIONS),
     "cut": (OFTEN_CUT, OPTIONS),
     "paused": (OFTEN_PAUSED, OPTIONS),
+    "full": (OFTEN_FULL, OPTIONS),
     "damaged": (OFTEN_DAMAGED, OPTIONS),
     "empty": (OFTEN_EMPTY, SOON_FORGOTTEN),
 }
@@ -55,6 +57,12 @@ def test_the_lease_holder_restores_what_redis_lost_twice() -> None:
     """Redis loses everything twice within 0.4 s, and the one node that has a copy holds the lease
     with a snapshot due: it restores before a node that has nothing begins a new log."""
     World(50208, faults=OFTEN_EMPTY, options=SOON_FORGOTTEN).run()
+
+
+def test_a_known_key_is_acknowledged_by_a_replaced_server() -> None:
+    """The new server has a clear that the old one lacks: what its nodes acknowledge there without
+    an entry of its own is lost until they have come back, as what they write there."""
+    World(80417, faults=OFTEN_LOST).run()
 
 
 def test_a_seed_is_one_history() -> None:

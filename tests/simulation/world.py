@@ -54,6 +54,7 @@ class Faults:
     late: float = 0.02  # a request arrives long after its sender has given up
     clock_jump: float = 0.2
     clear: float = 0.04  # the share of requests that clear a filter
+    full: float = 0.0  # the share of appends that a full Redis refuses
 
 
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
@@ -62,6 +63,7 @@ OFTEN_SPLIT = Faults(failover=1.2, split=1.0, stall=1.0, crash=0.02)
 OFTEN_CLEARED = replace(OFTEN_LOST, clear=0.1)
 OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
 OFTEN_PAUSED = Faults(pause=1.0)
+OFTEN_FULL = Faults(full=0.3, late=0.1, lost=0.1)
 OFTEN_DAMAGED = Faults(damage=2.0, crash=0.3)
 OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
@@ -138,12 +140,14 @@ class SimulatedNode:
         world = self.world
         match action:
             case m.Reply():
-                world.checker.told(self.writes.pop(action.request), world.now, action.result)
+                record = self.writes.pop(action.request)
+                strayed = self.strayed >= record.start
+                world.checker.told(record, world.now, action.result, strayed)
             case m.Refuse():
-                record = self.writes.pop(action.request, None)
-                if record is not None:
-                    record.untouched = action.untouched
-                    world.checker.told(record, world.now, None)
+                refused = self.writes.pop(action.request, None)
+                if refused is not None:
+                    refused.untouched = action.untouched
+                    world.checker.told(refused, world.now, None)
                 else:
                     self.reads.pop(action.request)
             case m.Answer():
@@ -325,6 +329,8 @@ class World:
                     end = self.now + 0.3
                     self._wait(store, end, lambda: self._fetch(node, id, store, action))
                     return
+            case m.Append() if self.faults.full and self._is_full():
+                event = m.Refused(action.ref, "full")
             case m.Append():
                 event = store.append(action)
                 if isinstance(event, m.Appended) and self.confirm:
@@ -355,6 +361,9 @@ class World:
                 raise AssertionError(action)
         self._replicate(store)
         self._reply(node, id, event)
+
+    def _is_full(self) -> bool:
+        return not self.quiet and self.random.random() < self.faults.full
 
     def _wait(self, store: Store, end: float, function: Callable[[], None]) -> None:
         """Call a function when a store has news, or at a time."""

@@ -60,6 +60,7 @@ MAY_IMPORT = {
         "building",
         "boottime",
         "browser",
+        "redis_client",
     },
     "dashboard": {"bloomery", "errors", "service", "sizing", "types"},
     "cli": _BASE

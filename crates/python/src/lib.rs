@@ -87,6 +87,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parquet::read_parquet_filter_header, module)?)?;
     module.add_function(wrap_pyfunction!(duckdb::offer_to_duckdb, module)?)?;
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
+    module.add_function(wrap_pyfunction!(server::records::pack_records, module)?)?;
+    module.add_function(wrap_pyfunction!(server::records::unpack_records, module)?)?;
     module.add_function(wrap_pyfunction!(server::replay::lost_frames, module)?)?;
     module.add_function(wrap_pyfunction!(filters::exact::build_exact, module)?)?;
     module.add_function(wrap_pyfunction!(filters::exact::static_nbytes, module)?)?;

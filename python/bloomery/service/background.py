@@ -8,13 +8,14 @@ for which nobody else shall wait. Who asks for that filter waits; all others go 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from bloomery import errors
 from bloomery.service.domain.deferral import Deferred
 from bloomery.service.domain.state import Entry
+from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 
 _T = TypeVar("_T")
@@ -24,7 +25,7 @@ class Background:
     """The operations that threads are busy with, and who waits for their filters."""
 
     def __init__(self, engine: Engine, *, defers: bool = True) -> None:
-        """`defers`: not with a store, where an operation is done in Redis first."""
+        """`defers`: not on a node, where an operation is done when the shared log has it."""
         self._engine = engine
         self._defers = defers
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -40,17 +41,16 @@ class Background:
         while locked := next((self._locked[name] for name in names if name in self._locked), None):
             await asyncio.wait([locked])
 
-    def start(
-        self, names: Iterable[bytes], operation: Callable[[], _T], now: bool = False
-    ) -> _T | Any:
+    def start(self, names: Iterable[bytes], operation: Callable[[], Any], now: bool = False) -> Any:
         """Do an operation on filters of these names, which are not locked, and return its value; if
-        it takes long, return a future of it. `now`: then refuse it, unless it is only growth."""
+        it takes long, or waits, return an awaitable of it. `now`: then refuse it, unless it is only
+        growth."""
         state = self._engine.state
         try:
-            return state.deferral.try_now(operation, allowed=self._defers)
+            return state.deferral.try_now(lambda: eagerly(operation()), allowed=self._defers)
         except Deferred as deferred:
             if now and deferred.grows:
-                return operation()
+                return eagerly(operation())
             if now:
                 raise errors.InvalidParameter(
                     "this takes long, the filter being large: do it outside of a transaction"
@@ -65,13 +65,13 @@ class Background:
             task.add_done_callback(self._tasks.discard)
             return asyncio.shield(task)
 
-    async def run(self, names: Iterable[bytes], operation: Callable[[], _T]) -> _T:
+    async def run(self, names: Iterable[bytes], operation: Callable[[], Awaitable[_T]]) -> _T:
         """Do an operation on filters of these names, when they are not locked; in a thread if it
         takes long."""
         listed = [*names]
         await self.unlocked(*listed)
         started = self.start(listed, operation)
-        value: _T = await started if asyncio.isfuture(started) else started
+        value: _T = await started if isinstance(started, Awaitable) else started
         return value
 
     async def idle(self) -> None:
@@ -83,9 +83,9 @@ class Background:
         self,
         before: dict[bytes, Entry | None],
         unlocked: asyncio.Future[None],
-        operation: Callable[[], _T],
+        operation: Callable[[], Any],
         work: Callable[[], Any],
-    ) -> _T:
+    ) -> Any:
         """Do the long part in a thread, then the operation."""
         state = self._engine.state
         try:
@@ -95,7 +95,8 @@ class Background:
         # Nobody can have come before us since: there was no await.
         if any(state.names.get(name) is not entry for name, entry in before.items()):
             raise errors.ServerUnavailable("the filter was replaced meanwhile: try again")
-        return state.deferral.resume(operation, result)
+        value = state.deferral.resume(lambda: eagerly(operation()), result)
+        return await value if isinstance(value, Awaitable) else value
 
     @contextmanager
     def lock(self, names: set[bytes]) -> Iterator[None]:

@@ -7,9 +7,10 @@ is committed (`group_commit`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from bloomery import errors
 from bloomery.filters import saved
@@ -21,7 +22,8 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import Deferred
 from bloomery.service.domain.operations import Op, quoted
 from bloomery.service.domain.state import Entry
-from bloomery.service.engine import Engine
+from bloomery.service.engine import NO_ROOM as NO_ROOM
+from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.listing import Listing
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy import policy
@@ -31,33 +33,8 @@ from bloomery.storage import files
 
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
-NO_ROOM = 2
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
-
-# A byte for each key: 0 or 1, or NO_ROOM if there was no memory for it; and the refusal (code,
-# message) of one that was refused, and with it all behind it.
-Outcome = tuple[bytes, tuple[str, str] | None]
-AddHere = Callable[[bytes, list[Any]], Outcome]
-
-
-class Store(Protocol):
-    """What the nodes of a service share, as far as keys are asked of it."""
-
-    @property
-    def preferred(self) -> bool:
-        """Is it to be asked even by who wants this node's answers, since they are too old?"""
-
-    async def contains(self, name: bytes, keys: Any, *, sure: bool) -> bytes:
-        """Return a byte for each key; if the store does not answer, raise if the client wants to be
-        `sure`, else answer from this node's copy."""
-
-    async def add(self, name: bytes, keys: list[Any], add_here: AddHere) -> Outcome:
-        """Add keys; new is what no node had added. `add_here` adds on this node alone: to a filter
-        that is nearly full, which refuses what is beyond."""
-
-    async def discover(self, name: bytes) -> None:
-        """Take in a filter of this name, if another node has just made one."""
 
 
 class Commands:
@@ -69,16 +46,14 @@ class Commands:
         settings: Settings,
         lookups: Lookups | None = None,
         background: Background | None = None,
-        store: Store | None = None,
         sample: Callable[[Entry], dict[str, Any]] = lambda entry: {},
     ) -> None:
-        """`background` does in threads what takes long, in a running server. `store` is what
-        several nodes share. `sample` returns the last sample of a filter; empty: there is none."""
+        """`background` does in threads what takes long, in a running server. `sample` returns
+        the last sample of a filter; empty: there is none."""
         self.engine = engine
         self.settings = settings
         self.lookups = lookups or Lookups(engine, settings)  # without sources
         self._background = background
-        self._store = store
         self._sample = sample
         self.listing = Listing(engine)
 
@@ -92,53 +67,50 @@ class Commands:
         return entry
 
     async def discover(self, *names: bytes) -> None:
-        """With a store: take in filters of these names that another node has just made."""
-        if self._store is not None:
-            for name in names:
-                if name not in self.engine.state.names:
-                    await self._store.discover(name)
+        """On a node: hear of filters of these names that another node has just made."""
+        shared = self.engine.shared
+        if shared is not None and any(name not in self.engine.state.names for name in names):
+            with contextlib.suppress(errors.StoreUnavailable):  # then there is only this copy
+                await shared.catch_up()
 
-    def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
+    async def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
         """Make an empty filter; FilterExists if the name is taken. Without a kind it is the one
-        that the policy (`on_full`) asks for, else one that grows. What a store has keeps its size:
-        there it is a plain one, with an alert where it would have to grow."""
+        that the policy (`on_full`) asks for, else one that grows."""
         self._check_new(name)
         self._check_size(settings.get("capacity", 0))
         if settings.get("source") is not None:
             self.lookups.check(settings["source"])
-        if kind is None and self._store is not None:
-            kind, settings["on_full"] = "bloom", settings.get("on_full") or "alert"
         chosen = policy.chosen(kind, settings)
         _check_parameters(chosen)
         if chosen["kind"] == "rediscuckoo":
             chosen["door"] = "cf"  # CF commands are for these
         fields = operations.fields(name=operations.text_of(name), settings=chosen)
-        return self.engine.create(Op.CREATE, fields)
+        return await self.engine.make(Op.CREATE, fields)
 
     def policy(self, name: bytes) -> FilterPolicy:
         """Return what happens when a filter is full."""
         return policy.policy_of(self._loaded(name))
 
-    def adjust(self, name: bytes, **given: Any) -> Entry:
+    async def adjust(self, name: bytes, **given: Any) -> Entry:
         """Change a filter's policy, by the fields of `FilterPolicy`; None: back to the default."""
         entry = self._loaded(name)
         changes = policy.adjusted(entry, given)
-        self.engine.change(Op.ADJUST, entry.id, operations.fields(**changes))
+        await self.engine.perform(Op.ADJUST, entry.id, operations.fields(**changes))
         return entry
 
-    def bind(self, name: bytes, source: str | None) -> Entry:
+    async def bind(self, name: bytes, source: str | None) -> Entry:
         """Let keys be looked up in a source of the configuration; None: in none."""
         entry = self.find(name)
         if source is not None:
             self.lookups.check(source)
-        self.engine.change(Op.ADJUST, entry.id, operations.fields(source=source))
+        await self.engine.perform(Op.ADJUST, entry.id, operations.fields(source=source))
         return entry
 
-    def drop(self, *names: bytes) -> int:
+    async def drop(self, *names: bytes) -> int:
         """Forget filters; how many there were."""
         entries = {entry.id for name in names if (entry := self.engine.find(name)) is not None}
         for filter_id in entries:
-            self.engine.change(Op.DROP, filter_id)
+            await self.engine.perform(Op.DROP, filter_id)
         return len(entries)
 
     def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -165,36 +137,38 @@ class Commands:
             "lookups": self.lookups.info(entry),
         }
 
-    def rename(self, name: bytes, to: bytes) -> Entry:
+    async def rename(self, name: bytes, to: bytes) -> Entry:
         """Give a filter another name; a filter that had it is dropped."""
         entry = self.find(name)
         check_name(to)
-        changed = self.engine.change(
+        changed = await self.engine.perform(
             Op.RENAME, entry.id, operations.fields(name=operations.text_of(to))
         )
         assert changed is not None
         return changed
 
-    def copy(self, name: bytes, to: bytes, *, replace: bool = False) -> Entry:
+    async def copy(self, name: bytes, to: bytes, *, replace: bool = False) -> Entry:
         """Make a copy under another name; FilterExists if that is taken and not to be replaced."""
         source = self._loaded(name)
         if not replace or self.engine.find(to) is None:
             self._check_new(to)
         fields = operations.fields(source=source.id, name=operations.text_of(to))
-        return self.engine.create(Op.COPY, fields)
+        return await self.engine.make(Op.COPY, fields)
 
-    def expire(self, name: bytes, at: float | None) -> Entry:
+    async def expire(self, name: bytes, at: float | None) -> Entry:
         """Let a filter end at a Unix time; None: never."""
         entry = self.find(name)
         if at is not None and at <= self.engine.state.now:
-            self.engine.change(Op.DROP, entry.id)
+            await self.engine.perform(Op.DROP, entry.id)
         else:
-            self.engine.change(Op.EXPIRE, entry.id, operations.fields(at=at))
+            await self.engine.perform(Op.EXPIRE, entry.id, operations.fields(at=at))
         return entry
 
     # Keys, of one batch: done here, and at once.
 
-    def add(self, name: bytes, keys: Any, *, only_new: bool = False, more: bool = False) -> Outcome:
+    async def add(
+        self, name: bytes, keys: Any, *, only_new: bool = False, more: bool = False
+    ) -> Outcome:
         """Add keys: a byte for each, 1 where it is definitely new, NO_ROOM where it is not in.
 
         `only_new`: a key that may be there is not added again. `more`: whether the filter may grow
@@ -202,6 +176,9 @@ class Commands:
         """
         self._check_writable()
         entry, shelf = self._loaded(name), self.engine.shelf
+        if self.engine.shared is not None:
+            op = Op.ADD_NEW if only_new else Op.ADD
+            return _cut(await self.engine.shared.submit_keys(name, op, keys))
         if only_new:
             return shelf.add_new(name, keys)
         if self.engine.state.deferral.allowed and shelf.needs_room(name, len(keys)):
@@ -220,10 +197,28 @@ class Commands:
         self._loaded(name)
         return self.engine.shelf.contains(name, keys)
 
-    def remove(self, name: bytes, keys: Any) -> Outcome:
+    async def try_each(self, name: bytes, keys: Any, *, only_new: bool) -> Outcome:
+        """As `add`, but those behind a key that was refused are tried too: REFUSED is the answer to
+        that one. An error if the filter takes none at all."""
+        if self.engine.shared is not None:
+            self._check_writable()
+            op = Op.ADD_NEW if only_new else Op.ADD
+            return await self.engine.shared.submit_keys(name, op, keys)
+        tried, first = b"", None
+        while len(tried) < len(keys):
+            done, refused = await self.add(name, keys[len(tried) :], only_new=only_new, more=True)
+            tried += done
+            if refused is None:
+                break
+            tried, first = tried + bytes([REFUSED]), first or refused
+        return tried, first
+
+    async def remove(self, name: bytes, keys: Any) -> Outcome:
         """Take one copy of each key out: a byte for each, 1 where there was one."""
         self._check_writable()
         self._loaded(name)
+        if self.engine.shared is not None:
+            return _cut(await self.engine.shared.submit_keys(name, Op.REMOVE, keys))
         return self.engine.shelf.remove(name, keys)
 
     def count(self, name: bytes, key: Any) -> int:
@@ -240,22 +235,26 @@ class Commands:
             return refused
         return refused[0], f"{quoted(name)} {policy.refusal(entry)}"
 
-    # Any number of keys: this node's filter or the store answers, and others have their turn.
+    # Any number of keys, and others have their turn.
 
-    def asks_store(self, shared: bool | None) -> bool:
-        """Is the store asked, and not this node's copy? `shared`: whether the client wants answers
-        that hold for all nodes; None: as the server is set."""
-        return self._store is not None and (self._wants_store(shared) or self._store.preferred)
+    def is_strong(self, strong: bool | None) -> bool:
+        """Must a read see all that any node acknowledged before it? `strong`: as the client wants
+        it; None: as the server is set. On a server alone every read does."""
+        wanted = self.settings.store_consistency == "strong" if strong is None else strong
+        return wanted and self.engine.shared is not None
 
-    def _wants_store(self, shared: bool | None) -> bool:
-        return self.settings.store_consistency == "shared" if shared is None else shared
+    async def current(self, strong: bool | None = None) -> None:
+        """On a node: return when its copy is as recent as a read wants it. StoreUnavailable if it
+        is too old, or not known to be recent enough, and Redis does not answer."""
+        shared = self.engine.shared
+        if shared is not None and (self.is_strong(strong) or not shared.may_answer):
+            await shared.catch_up()
 
-    async def read(self, name: bytes, keys: Any, shared: bool | None = None) -> bytes:
+    async def read(self, name: bytes, keys: Any, strong: bool | None = None) -> bytes:
         """As `contains`. Each slice of the keys is answered by the filter that has the name by
         then."""
+        await self.current(strong)
         await self._unlocked(name)
-        if self._store is not None and self.asks_store(shared):
-            return await self._store.contains(name, keys, sure=self._wants_store(shared))
         if len(keys) <= AT_ONCE:
             return self.contains(name, keys)
         answers = bytearray()
@@ -264,18 +263,11 @@ class Commands:
             answers += self.contains(name, part)
         return bytes(answers)
 
-    async def write(self, name: bytes, keys: list[Any], shared: bool | None = None) -> Outcome:
-        """As `add`. If the store is asked, new is what no node had added."""
-        await self._unlocked(name)
-        if self._store is not None and self.asks_store(shared):
-            return await self._store.add(name, keys, self.add)
-        return await self.change(self.add, name, keys)
-
     async def change(
-        self, operation: Callable[[bytes, Any], Outcome], name: bytes, keys: Any
+        self, operation: Callable[[bytes, Any], Awaitable[Outcome]], name: bytes, keys: Any
     ) -> Outcome:
-        """Do an operation (`add`, `remove`) on this node with any number of keys; up to the first
-        that is refused."""
+        """Do an operation (`add`, `remove`) with any number of keys; up to the first that is
+        refused."""
         if len(keys) <= AT_ONCE:
             return await self.run(name, partial(operation, name, keys))
         done = bytearray()
@@ -298,10 +290,10 @@ class Commands:
                 raise errors.UnknownFilter(f"{quoted(name)} was dropped before all keys were done")
             yield part
 
-    async def run(self, name: bytes, operation: Callable[[], _T]) -> _T:
+    async def run(self, name: bytes, operation: Callable[[], Awaitable[_T]]) -> _T:
         """Do an operation on a filter; if it takes long, others are served meanwhile."""
         if self._background is None:
-            return operation()
+            return await operation()
         return await self._background.run([name], operation)
 
     async def _unlocked(self, name: bytes) -> None:
@@ -310,31 +302,30 @@ class Commands:
 
     async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
         """Return an exact answer for each key: of the filter, or of the source it is bound to."""
-        if self._store is not None and self._store.preferred:
-            raise errors.StoreUnavailable(
-                "this node has not heard of the others for too long: ask again in a moment"
-            )
+        await self.current()
         return await self.lookups.ask(self._loaded(name), keys)
 
     # Whole filters.
 
-    def clear(self, name: bytes) -> None:
+    async def clear(self, name: bytes) -> None:
         """Forget every key of a filter."""
-        self.engine.change(Op.CLEAR, self._loaded(name).id)
+        await self.engine.perform(Op.CLEAR, self._loaded(name).id)
 
-    def merge(self, name: bytes, *sources: bytes) -> None:
+    async def merge(self, name: bytes, *sources: bytes) -> None:
         """Add every key of the others, which must be made alike, to a filter."""
         entry = self._loaded(name)
         numbers = [self._loaded(source).id for source in sources]
-        self.engine.change(Op.MERGE, entry.id, operations.fields(sources=numbers, how="union"))
+        await self.engine.perform(
+            Op.MERGE, entry.id, operations.fields(sources=numbers, how="union")
+        )
 
-    def rotate(self, name: bytes) -> None:
+    async def rotate(self, name: bytes) -> None:
         """Let a rotating filter begin a new generation now."""
-        self.engine.change(Op.ROTATE, self._loaded(name).id)
+        await self.engine.perform(Op.ROTATE, self._loaded(name).id)
 
-    def compact(self, name: bytes) -> None:
+    async def compact(self, name: bytes) -> None:
         """Use no more memory than the keys need, where the kind can."""
-        self.engine.change(Op.COMPACT, self._loaded(name).id)
+        await self.engine.perform(Op.COMPACT, self._loaded(name).id)
 
     def export(self, name: bytes, start: int, most: int = MAX_EXPORT_BYTES) -> bytes:
         """Return up to `most` bytes of the filter's memory as it is saved, from an offset on; none
@@ -347,7 +338,9 @@ class Commands:
             )
         return saved.head(entry.filter) if start < 0 else saved.part(entry.filter, start, most)
 
-    def load(self, name: bytes, position: int, data: bytes, *, form: str = "bloomery") -> Entry:
+    async def load(
+        self, name: bytes, position: int, data: bytes, *, form: str = "bloomery"
+    ) -> Entry:
         """Take a part of a saved filter, the head (position 1) first, in order."""
         if position == 1:
             self._check_new(name)
@@ -355,9 +348,9 @@ class Commands:
             settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
             chunk = operations.chunk(1, data, name=text, format=form, settings=settings)
-            return self.engine.create(Op.CHUNK, chunk)
+            return await self.engine.make(Op.CHUNK, chunk)
         entry = self.find(name)
-        changed = self.engine.change(Op.CHUNK, entry.id, operations.chunk(position, data))
+        changed = await self.engine.perform(Op.CHUNK, entry.id, operations.chunk(position, data))
         assert changed is not None
         return changed
 
@@ -405,6 +398,12 @@ def _check_parameters(chosen: dict[str, Any]) -> None:
 
 # What is no parameter of the filter itself.
 _ANY_KIND = {"kind", "capacity", "expansion", "source", *policy.FIELDS}
+
+
+def _cut(outcome: Outcome) -> Outcome:
+    """What became of keys up to the first that was refused."""
+    answers, refusal = outcome
+    return (answers, None) if refusal is None else (answers[: answers.index(REFUSED)], refusal)
 
 
 def check_name(name: bytes) -> None:

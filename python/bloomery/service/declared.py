@@ -13,7 +13,7 @@ from bloomery.filters.rotating import parse_window
 from bloomery.names import printable
 from bloomery.service.commands import Commands
 from bloomery.service.domain.state import Entry
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.group_commit import Turns
 from bloomery.service.policy import policy
 from bloomery.service.policy.alerts import Alerts
 
@@ -22,7 +22,7 @@ _A_SECOND = 100  # filters that are looked at in a second, some 15 µs each
 
 
 async def ensure(
-    commands: Commands, group_commit: GroupCommit, name: bytes, parameters: Mapping[str, Any]
+    commands: Commands, group_commit: Turns, name: bytes, parameters: Mapping[str, Any]
 ) -> list[str]:
     """Make a filter of these parameters (`parameters.parse`), unless there is one of that name;
     return what that one has otherwise. It is in the log by then."""
@@ -65,7 +65,7 @@ class DeclaredFilters:
     def __init__(
         self,
         commands: Commands,
-        group_commit: GroupCommit,
+        group_commit: Turns,
         alerts: Alerts,
         declared: Mapping[bytes, Mapping[str, Any]],
     ) -> None:

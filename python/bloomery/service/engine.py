@@ -8,34 +8,65 @@ until the log has what is in memory.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bloomery import BloomFilter, _native, errors
-from bloomery.filters.creation import PARAMETERS
 from bloomery.filters.internals import facts
 from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op
-from bloomery.service.domain.state import Entry, State
+from bloomery.service.domain.operations import HASHES, MAKES, Op
+from bloomery.service.domain.state import Entry, State, kept_settings
 from bloomery.service.events import Event
 from bloomery.service.policy.policy import limit_and_threshold, refusal
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
-    from bloomery.service.replication.log import StoreLog
+    from bloomery.service.replication.turns import NodeLog
 
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)
 _NONE: Set[int] = frozenset()
+_NUMBER_BITS = 52  # of a filter's number on nodes: a double in JSON holds it
 _NON_SCALING = "non scaling filter is full"  # RedisBloom's words
 
 
+NO_ROOM = 2  # the answer to a key for which there was no memory
+REFUSED = 3  # on a node, to a key that was refused: those behind it were tried
+# A byte for each key: 0 or 1, or one of those; and the refusal (code, message) of the first that
+# was refused. On a server alone there is no byte for that, nor for those behind it.
+Outcome = tuple[bytes, tuple[str, str] | None]
+
 # What brings keys to a filter that its successor would not get, or takes them all.
 _OTHER_KEYS = (Op.MERGE, Op.CLEAR, Op.CHUNK, Op.ROTATE)
-# Settings that a successor keeps its own of: they decide how a filter is made.
-_MADE_BY = {"kind", *(name for names in PARAMETERS.values() for name in names)}
+
+
+class SharedLog(Protocol):
+    """The log that a node shares with others, as operations use it (`replication/node.py`). What is
+    submitted is done when the log has it, in the log's order, on all nodes."""
+
+    @property
+    def holds_lease(self) -> bool:
+        """Does this node decide for all?"""
+
+    def decide(self, op: Op, filter_id: int, data: bytes) -> None:
+        """As the one that decides for all: do what no client asked for, unless another decides by
+        then."""
+
+    @property
+    def may_answer(self) -> bool:
+        """Is this node's copy recent enough for who wants its own answers?"""
+
+    async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
+        """Do an operation; the entry that it was done to, if it is still there."""
+
+    async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
+        """Add or remove keys: a byte for each, whether refused or not."""
+
+    async def catch_up(self) -> None:
+        """Return when this copy has all that was acknowledged before; else StoreUnavailable."""
 
 
 class Successor(NamedTuple):
@@ -48,12 +79,13 @@ class Successor(NamedTuple):
 class Engine:
     """The state of a server, its hot path, and its log."""
 
-    def __init__(self, state: State, log: Log | StoreLog, clock: Clock | None = None) -> None:
+    def __init__(self, state: State, log: Log | NodeLog, clock: Clock | None = None) -> None:
         self.state = state
         self.log = log
         self.clock = clock or Clock(state.now)
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
+        self.shared: SharedLog | None = None  # of a node
         self.frozen = False  # time stands still: nothing expires or is forgotten
         self.on_change: Event[[Entry]] = Event()  # a filter is new, or was changed
         self.on_drop: Event[[Entry]] = Event()
@@ -81,8 +113,10 @@ class Engine:
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
         self.on_end()
-        self.gather()
         self._open = False
+        if self.shared is not None:  # what is noted waits for `replication.turns`
+            return []
+        self.gather()
         rows, self._rows = self._rows, []
         return rows
 
@@ -116,6 +150,20 @@ class Engine:
         self.shelf.note(filter_id, op, data)
         if entry is not None:
             self._changed(entry)
+        return entry
+
+    async def perform(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
+        """Do an operation: here and at once, or on all nodes of a shared log."""
+        if self.shared is None:
+            return self.change(op, filter_id, data)
+        return await self.shared.submit(op, filter_id, data)
+
+    async def make(self, op: Op, data: bytes) -> Entry:
+        """Do an operation that makes a filter. Its number is the next one, or one that nobody else
+        will draw: operations of several nodes come in no order that any of them knows."""
+        number = self.state.next_id if self.shared is None else 1 + secrets.randbits(_NUMBER_BITS)
+        entry = await self.perform(op, number, data)
+        assert entry is not None
         return entry
 
     def _check_unlocked(self, entry: Entry | None) -> None:
@@ -156,24 +204,47 @@ class Engine:
         """Is a filter locked, for who asks now?"""
         return not self._owner and entry.name in self._locked
 
-    # What another node did, to a filter that both have.
+    # Entries of a shared log, in its order: nothing is noted.
 
-    def apply_remote(self, op: Op, filter_id: int, data: bytes = b"") -> None:
-        """Do an operation here too; it is not noted for the log."""
-        entry = self.state.apply(op, filter_id, data, self.state.now)
-        if entry is not None and op != Op.ADD:
+    def apply_shared(self, op: int, filter_id: int, data: bytes, at: float) -> Any:
+        """Do an operation that the shared log has, at its time; what it comes to: for hashes a byte
+        each, else the entry."""
+        if op in HASHES:
+            self.state.now = at
+            entry = self.state.filters.get(filter_id)
+            if entry is None:
+                raise errors.UnknownFilter("the filter was dropped meanwhile")
+            if "successor" in entry.settings and op != Op.REMOVE:
+                self._apply_to_successor(entry, data)
+            return self.shelf.apply(entry.name, op, data)
+        if op not in MAKES and filter_id not in self.state.filters:
+            raise errors.UnknownFilter("the filter was dropped meanwhile")
+        entry = self.state.apply(op, filter_id, data, at)
+        if entry is not None:
+            if op in _OTHER_KEYS:
+                entry.settings.pop("successor", None)
             self._changed(entry)
-
-    def put_remote(self, entry: Entry) -> None:
-        """Have a filter that another node made."""
-        self.state.put(entry)
-        self._changed(entry)
-
-    def create(self, op: Op, data: bytes) -> Entry:
-        """Do an operation that makes a filter."""
-        entry = self.change(op, self.state.next_id, data)
-        assert entry is not None
         return entry
+
+    def _apply_to_successor(self, entry: Entry, data: bytes) -> None:
+        """Add what is added to a filter to the one that is to take its place, on all nodes; if that
+        cannot have it, nothing takes its place."""
+        successor = self.state.filters.get(entry.settings["successor"])
+        if successor is None or self.shelf.apply(successor.name, Op.ADD, data)[1] is not None:
+            del entry.settings["successor"]
+
+    def pass_shared_time(self, now: float) -> None:
+        """Let what is over by this time, which all nodes agree on, be over."""
+        self.state.pass_time(now)
+
+    def exchange(self, entries: Iterable[Entry], now: float) -> None:
+        """Have other filters from now on, as a snapshot of the shared log has them."""
+        for entry in list(self.state.filters.values()):
+            self.state.remove(entry)
+        self.state.now = now
+        for entry in entries:
+            self.state.put(entry)
+            self._changed(entry)
 
     def find(self, name: bytes) -> Entry | None:
         """Return the entry of that name, unless its time is over; its items are up to date."""
@@ -204,21 +275,27 @@ class Engine:
         return (0, 0, 0) if figures is None else figures[1:]
 
     def _pass_time(self) -> None:
-        if self.frozen:
+        if self.frozen or self.shared is not None:  # time of nodes is in the log
             return
         for record in self.state.pass_time(self.clock.now(), self.is_locked):
             self.shelf.note(*record)
 
     # A filter that is built anew, while the one it is to replace goes on.
 
-    def follow(self, entry: Entry, successor: Entry, on_failure: Callable[[str], None]) -> None:
+    async def follow(
+        self, entry: Entry, successor: Entry, on_failure: Callable[[str], None]
+    ) -> None:
         """From now on add to the successor what is added to a filter, in the same turn; tell
-        `on_failure` if that cannot go on, and why."""
+        `on_failure` if that cannot go on, and why. On nodes the filter's settings tell."""
         one, other = entry.filter, successor.filter
         if (one.hasher, one.seed) != (other.hasher, other.seed):
             raise errors.InvalidParameter("a successor must have the same hasher and seed")
         if other.kind == "cuckoo" and not facts(other)["grow"]:
             raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
+        if self.shared is not None:
+            fields = operations.fields(successor=successor.id)
+            await self.perform(Op.ADJUST, entry.id, fields)
+            return
         self._successors[entry.id] = Successor(successor.id, on_failure)
         self._set_followed(entry, True)
 
@@ -235,16 +312,21 @@ class Engine:
         entry.followed = followed
         self.state.refresh(entry)
 
-    def succeed(self, entry: Entry) -> Entry:
-        """Put the successor in a filter's place, under its name, with its settings and its end."""
+    async def succeed(self, entry: Entry, number: int) -> Entry:
+        """Put the successor of this number in a filter's place, under its name, with its settings
+        and its end."""
+        if self.shared is not None:
+            fields = operations.fields(successor=number)
+            new = await self.perform(Op.SUCCEED, entry.id, fields)
+            assert new is not None
+            return new
         self._check_unlocked(entry)
         self.gather()  # so that it has what was added in this turn too
         successor = self._successors.pop(entry.id, None)
         if successor is None:
             raise errors.InvalidParameter("the filter has no successor (any more)")
         self._set_followed(entry, False)  # whether or not what follows can be done
-        kept = {name: value for name, value in entry.settings.items() if name not in _MADE_BY}
-        self.change(Op.ADJUST, successor.id, operations.fields(**kept))
+        self.change(Op.ADJUST, successor.id, operations.fields(**kept_settings(entry)))
         self.change(Op.EXPIRE, successor.id, operations.fields(at=entry.expires_at))
         name = operations.fields(name=operations.text_of(entry.name))
         renamed = self.change(Op.RENAME, successor.id, name)

@@ -22,11 +22,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from bloomery import errors
 from bloomery._native import Histogram
-from bloomery.service.durability.log import Row
+from bloomery.service.durability.log import Log, Row
 from bloomery.service.engine import Engine
 from bloomery.service.observe import logs
 
@@ -53,6 +53,9 @@ class CommitWaiter(Protocol):
     def release(self, problem: errors.BloomeryError | None) -> None:
         """Let the replies go out, those to writes as errors if there is a problem; and go on."""
 
+    def answer(self, results: list[Any]) -> None:
+        """On a node: reply with the results of the turn's records, and go on."""
+
 
 class _Waiter:
     """A coroutine that waits: a request of HTTP that wrote."""
@@ -71,6 +74,10 @@ class _Waiter:
         if not self.done.done():  # its client may have gone
             self.done.set_result(None)
 
+    def answer(self, results: list[Any]) -> None:
+        """Let it go on."""
+        self.send()
+
     def release(self, problem: errors.BloomeryError | None) -> None:
         """Let it go on, or know why not."""
         if problem is None:
@@ -83,35 +90,18 @@ async def _at_once() -> None:
     """Wait for nothing."""
 
 
-class GroupCommit:
-    """The turns of a server, and the thread that writes its log if the disk may be slow."""
+class Turns:
+    """The turns of a server. How a turn's writes get into a log is for `GroupCommit`, whose log is
+    on a disk, and for `replication.turns`, whose log nodes share."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        on_refuse: Callable[[errors.LogUnavailable], None],
-        idle: Callable[[], Awaitable[None]] = _at_once,
-    ) -> None:
-        """`on_refuse` is called with the reason when writes begin to be refused; `idle` returns
-        when no thread works on a filter."""
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._on_refuse = on_refuse
-        self._idle = idle
         self._loop = asyncio.get_running_loop()
         self._turn: list[CommitWaiter] = []
         self._begun = False
-        self._rows: list[Row] = []  # what is to be logged, each with the time of its turn
-        self._waiters: list[CommitWaiter] = []  # for the next commit
-        self.committing = False  # is the thread writing to the log?
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
         self.latency = Histogram()  # of commits
-        self._snapshot = False  # is one being made?
-        self._slow_until = 0.0
-        self._calls = 0
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="bloomery-log", daemon=True)
-        self._thread.start()
         engine.on_begin.subscribe(self._begin)
 
     def _begin(self) -> None:
@@ -139,6 +129,47 @@ class GroupCommit:
         return waiter.done
 
     def _end(self) -> None:
+        """End the turn: log what it wrote, and let its replies go out."""
+        raise NotImplementedError
+
+    async def retry(self) -> bool:
+        """Try to write what the log still lacks; True if writes are taken again."""
+        return False
+
+    async def close(self) -> None:
+        """Return when everything that was noted is written, or could not be."""
+
+    def stop(self) -> None:
+        """End what writes the log, behind all that was asked of it."""
+
+
+class GroupCommit(Turns):
+    """The turns of a server whose log is on a disk, and the thread that writes it if that may be
+    slow."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        on_refuse: Callable[[errors.LogUnavailable], None],
+        idle: Callable[[], Awaitable[None]] = _at_once,
+    ) -> None:
+        """`on_refuse` is called with the reason when writes begin to be refused; `idle` returns
+        when no thread works on a filter."""
+        super().__init__(engine)
+        self._log = cast("Log", engine.log)
+        self._on_refuse = on_refuse
+        self._idle = idle
+        self._rows: list[Row] = []  # what is to be logged, each with the time of its turn
+        self._waiters: list[CommitWaiter] = []  # for the next commit
+        self.committing = False  # is the thread writing to the log?
+        self._snapshot = False  # is one being made?
+        self._slow_until = 0.0
+        self._calls = 0
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="bloomery-log", daemon=True)
+        self._thread.start()
+
+    def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
         self._rows += self.engine.end()
         if not self.committing and not self._waiters and self._disk_is_quick() and self._is_small():
@@ -159,7 +190,7 @@ class GroupCommit:
 
     def _disk_is_quick(self) -> bool:
         """Can the log be written at once, as far as is known?"""
-        log, now = self.engine.log, time.monotonic()
+        log, now = self._log, time.monotonic()
         known = self._snapshot or self._calls or log.fsync == "always"
         return not known and now >= self._slow_until and not log.is_late(now)
 
@@ -204,7 +235,7 @@ class GroupCommit:
         """Must what was written wait for the disk? Not if the log cannot be written: then it is
         answered with the problem."""
         now = time.monotonic()
-        late = bool(self._rows) and self.engine.problem is None and self.engine.log.is_late(now)
+        late = bool(self._rows) and self.engine.problem is None and self._log.is_late(now)
         if late and self.late_since is None:
             self.late_since = now
             self.delayed += 1
@@ -220,7 +251,7 @@ class GroupCommit:
     async def flush_each_second(self) -> None:
         """Bring the log to the disk each second, until cancelled. In a thread of its own: replies
         may wait for it, which must not wait for other threads' work."""
-        log, folding = self.engine.log, None
+        log, folding = self._log, None
         thread = ThreadPoolExecutor(1, "bloomery-flush")
         try:
             while True:
@@ -244,7 +275,7 @@ class GroupCommit:
     def _write(self, rows: list[Row]) -> errors.BloomeryError | None:
         began = time.monotonic()
         try:
-            self.engine.log.write(rows)
+            self._log.write(rows)
         except (errors.LogUnavailable, errors.StoreUnavailable) as failure:
             return failure
         except Exception as failure:  # noqa: BLE001  # whatever it is, it was not written
@@ -299,8 +330,8 @@ class GroupCommit:
         """Try to write what the log still lacks; True if writes are taken again."""
         if self.engine.frozen:
             return False
-        written = self.engine.problem is not None and await self.call(self.engine.log.retry)
-        if written and not self.engine.log.pending:  # another commit may have failed since
+        written = self.engine.problem is not None and await self.call(self._log.retry)
+        if written and not self._log.pending:  # another commit may have failed since
             self.engine.accept()
         return self.engine.problem is None and written
 

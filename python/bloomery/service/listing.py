@@ -12,6 +12,7 @@ from bloomery.service.access.permissions import ANYBODY, User
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 
+BUILT = b"\x00rebuild:"  # how names begin of filters that are built to take another's place
 _ITERATIONS = 16  # for as many different patterns: past that an iteration takes longer
 
 
@@ -21,9 +22,16 @@ class Listing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.hidden: set[bytes] = set()  # names that are for no client: of filters that are built
+        engine.on_change.subscribe(self._hide)
+        engine.on_drop.subscribe(lambda entry: self.hidden.discard(entry.name))
         # Numbers of filters, in order, by patterns of names; some may be gone.
         self._numbers: OrderedDict[tuple[bytes, ...], list[int]] = OrderedDict()
         self._cursors = Cursors()
+
+    def _hide(self, entry: Entry) -> None:
+        """Show no filter that another node builds to take the place of one."""
+        if entry.name.startswith(BUILT) and self._engine.shared is not None:
+            self.hidden.add(entry.name)
 
     def names(self, pattern: bytes = b"*", user: User = ANYBODY) -> list[bytes]:
         """Return the names of a user's own that match a pattern, as Redis has them (* ? [a-z] and

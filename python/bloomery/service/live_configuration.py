@@ -46,7 +46,8 @@ class LiveConfiguration:
     def apply(self, new: Settings) -> None:
         """Go by other settings from now on; the caller has checked them."""
         if new.maxmemory != self.settings.maxmemory:
-            _native.set_memory_limit(new.maxmemory or None)
+            alone = self._engine.shared is None  # a node looks itself where writes come in
+            _native.set_memory_limit(new.maxmemory or None if alone else None)
         self._engine.shelf.most_layers = new.cf_max_expansions
         logs.set_level(new.log_level)
         for item in fields(new):

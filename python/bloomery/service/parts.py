@@ -15,6 +15,7 @@ from typing import Any, cast
 from bloomery import _native, errors
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
+from bloomery.service.access.shared_users import user_source
 from bloomery.service.background import Background
 from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
@@ -27,7 +28,7 @@ from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.group_commit import GroupCommit, Turns
 from bloomery.service.live_configuration import LiveConfiguration
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network.input_budget import InputBudget
@@ -41,7 +42,7 @@ from bloomery.service.registry.provisioner import Provisioner
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
-from bloomery.service.replication.reads import StoreReads
+from bloomery.service.replication.turns import NodeLog
 from bloomery.service.sampling.sampler import Sampler
 
 _TELL_SECONDS = 5.0
@@ -98,10 +99,7 @@ class Parts:
             say(f"recovery: {problem}", level="warning")
         self.engine = self._open_engine(recovered)
         self.background = Background(self.engine, defers=node is None)
-        on_refuse = partial(log_unavailable, alerts)
-        self.group_commit = GroupCommit(self.engine, on_refuse, self.background.idle)
-        if node is not None:
-            node.follow(self.engine, self.group_commit)
+        self.group_commit = self._open_turns()
         self.lookups = Lookups(self.engine, settings, sources)
         registry = settings.registry or self.data / LOCAL_REGISTRY
         self.publisher = Publisher(self.engine, registry, number)
@@ -115,19 +113,18 @@ class Parts:
             settings,
             self.lookups,
             background=self.background,
-            store=None if node is None else StoreReads(node),
             sample=self.sampler.last_as_dict,
         )
         self.rebuilds = Rebuilds(self.commands, self.group_commit, self.background, say)
         self.declared = DeclaredFilters(self.commands, self.group_commit, alerts, filters)
         self.snapshots = SnapshotSchedule(
             self.engine,
-            self.group_commit,
+            cast("GroupCommit", self.group_commit),  # not used on a node
             alerts,
             settings,
             snapshot_number=recovered.snapshot_number,
             replayed=recovered.rows,
-            disabled=node is not None,
+            elsewhere=None if node is None else node.save,
         )
         self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
         self.webhook = self._open_webhook()
@@ -144,7 +141,7 @@ class Parts:
             read=read,
         )
         self.audit = Audit(self.data, say)
-        self.access = Access(self.data, say, self.audit.note)
+        self.access = Access(user_source(settings, say), say, self.audit.note)
         self.provisioner = Provisioner(
             self.commands, self.group_commit, self.background, self.publisher.writer, self.audit
         )
@@ -153,12 +150,18 @@ class Parts:
         )
         self.server_alerts.start()
 
+    def _open_turns(self) -> Turns:
+        if self.node is not None:
+            return self.node.follow(self.engine)
+        on_refuse = partial(log_unavailable, self.alerts)
+        return GroupCommit(self.engine, on_refuse, self.background.idle)
+
     def _open_engine(self, recovered: Recovery) -> Engine:
-        settings, node = self.settings, self.node
-        fsync = cast("Fsync", settings.fsync)
-        log = recovered.log(fsync, settings.snapshot_log_bytes) if node is None else node.log
+        settings = self.settings
+        fsync, limit = cast("Fsync", settings.fsync), settings.snapshot_log_bytes
+        log = NodeLog() if self.node is not None else recovered.log(fsync, limit)
         # Only now: a lower limit than before must not keep the server from its own data.
-        _native.set_memory_limit(settings.maxmemory or None)
+        _native.set_memory_limit(settings.maxmemory or None if self.node is None else None)
         _native.unmap_aside()
         clock = Clock(recovered.state.now, mark=HighWaterMark(self.data / "clock"))
         engine = Engine(recovered.state, log, clock)
@@ -170,7 +173,9 @@ class Parts:
         return Webhook(url, secret.encode(), self.say, self._id) if url else None
 
     def _deliver(self, alert: dict[str, Any]) -> None:
-        if self.webhook is not None:
+        # What is told of a filter that nodes share is told once, by the one that decides for all.
+        told = alert.get("filter") is None or self.node is None or self.node.holds_lease
+        if self.webhook is not None and told:
             self.webhook.deliver(alert)
 
     async def exchange_webhook(self) -> None:
@@ -208,8 +213,6 @@ class Parts:
             await shutdown.step("the node leaves", self.node.stop())
         await shutdown.step("the log's thread ends", asyncio.to_thread(self.group_commit.stop))
         await shutdown.step("the log is closed", asyncio.to_thread(self.engine.log.close))
-        if self.node is not None:
-            await shutdown.step("the node lets go", asyncio.to_thread(self.node.close))
         await shutdown.step("the time is kept", asyncio.to_thread(self.engine.clock.close))
         outcome = "done" if shutdown.code == 0 else "failed"
         await shutdown.step("the audit log is closed", asyncio.to_thread(self.audit.close, outcome))

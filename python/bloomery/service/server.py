@@ -17,13 +17,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bloomery.service.access import users
+from bloomery import __version__, errors
+from bloomery.service.access.shared_users import user_source
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.recovery import Recovery, recover
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.http.server import HttpServer
 from bloomery.service.network import binding
 from bloomery.service.network.listening import Listener
@@ -67,6 +69,7 @@ class Server:
         self.alerts = Alerts(self.say)
         self.certificate: Tls | None = None
         self.node: Node | None = None  # with a store
+        self._served = 0, time.monotonic()  # commands, when the other nodes were last told
         self._reload = asyncio.Event()  # of the certificate
         self._reconfigure = asyncio.Event()
 
@@ -86,7 +89,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
-        bound = binding.require(self.settings, bool(users.load(self.data)), self.say)
+        bound = binding.require(self.settings, await self._has_users(), self.say)
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
@@ -101,11 +104,13 @@ class Server:
             await self.parts.lookups.start(self.say)
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
-            syncing = asyncio.ensure_future(self.parts.group_commit.flush_each_second())
+            syncing = self._begin_syncing()
             if self.certificate is not None:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
             background.append(asyncio.create_task(self._follow_configuration()))
             self.parts.sampler.start()
+            if self.node is not None:
+                self.node.introduce()
             self.serving = True
             self._print_ready()
             notify("READY=1", f"STATUS=resp={self.parts.resp_address} http={self.http_address}")
@@ -137,7 +142,7 @@ class Server:
             gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
             self.loaded = True
             return True
-        self.node = Node(self.settings, self.say, self.alerts, accept_loss=self.accept_loss)
+        self.node = Node(self.settings, self.say, self.alerts, self._describe)
         self._open(Recovery(self.data, State(), 1, 0, 0, 0))
         started = asyncio.ensure_future(self.node.start())
         stopped = asyncio.ensure_future(stop.wait())
@@ -145,11 +150,20 @@ class Server:
         stopped.cancel()
         if started.done():
             await started
+            await self.parts.access.refresh()
             self.loaded = True
             return True
         started.cancel()
         await self.parts.close(Shutdown(self.say))
         return False
+
+    async def _has_users(self) -> bool:
+        """Whether there are users; of nodes whose Redis does not answer, there may be."""
+        source = user_source(self.settings)
+        try:
+            return bool(await asyncio.to_thread(source.load))
+        except errors.StoreUnavailable:
+            return True
 
     @property
     def ready(self) -> bool:
@@ -223,6 +237,25 @@ class Server:
             latency={"resp": self.parts.engine.shelf.latency, "http": self.http.latency},
         )
 
+    def _describe(self) -> dict[str, Any]:
+        """What this node tells the others of itself."""
+        now, served = time.monotonic(), self.resp.clients.figures()
+        commands, (before, since) = served[2] + served[3], self._served
+        self._served = commands, now
+        return {
+            "resp": self.parts.resp_address,
+            "http": self.http_address,
+            "version": __version__,
+            "requests_a_second": round((commands - before) / max(now - since, 0.001), 1),
+        }
+
+    def _begin_syncing(self) -> asyncio.Future[None] | None:
+        """Bring a log on a disk there each second."""
+        turns = self.parts.group_commit
+        if isinstance(turns, GroupCommit):
+            return asyncio.ensure_future(turns.flush_each_second())
+        return None
+
     async def _listen(self, bound: list[str]) -> Listener:
         resp = await self.resp.open(bound, self.settings.resp_port, self.tls)
         self.parts.resp_address = resp.address
@@ -259,8 +292,6 @@ class Server:
         if await self.parts.tick():
             self.resp.follow_users()
         self.resp.sweep()
-        if self.node is not None:
-            await self.node.pass_second()
 
     def _hang_up(self) -> None:
         """SIGHUP: everything that comes from files is read again."""

@@ -1,16 +1,15 @@
 """What was acknowledged, and what was answered: whether an answer was wrong.
 
-A "no" for a key that was acknowledged at t is wrong if it was asked for later than t with shared
-reads, and later than t and the allowed lag with local ones. An error is no answer; a write that was
-not acknowledged may or may not have been done. All times are of this machine's monotonic clock.
+A "no" for a key that was acknowledged at t is wrong if it was asked for later than t with strong
+reads, and later than t and the allowed lag with local ones; whatever happened to nodes and Redis
+meanwhile. An error is no answer; a write that was not acknowledged may or may not have been done.
+Of those who added one key and were acknowledged, one at most was told that it is new. All times are
+of this machine's monotonic clock.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
 from typing import NamedTuple
 
 Place = int | str  # the number of a node, or what stands in front of them
@@ -24,6 +23,7 @@ class Write(NamedTuple):
     node: Place
     asked: float
     acknowledged: float
+    new: bool = False
 
 
 class Answer(NamedTuple):
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     filter: str
     key: str
     node: Place
-    shared: bool
+    strong: bool
     asked: float
     answered: float
     maybe: bool
@@ -57,24 +57,10 @@ class Checker:
         self.writes: list[Write] = []
         self.answers: list[Answer] = []
         self.failures: list[Failure] = []
-        self._excused: list[tuple[Place, float, float]] = []
-        self._lock = threading.Lock()
 
     def keys(self, filter: str) -> list[str]:
         """All that were acknowledged."""
         return [write.key for write in self.writes[:] if write.filter == filter]
-
-    @contextmanager
-    def excused(self, *nodes: Place) -> Iterator[None]:
-        """Meanwhile these nodes cannot know what others add, and say so: their local answers may be
-        as old as the outage. Shared ones may not."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                ended = time.monotonic() + self.lag
-                self._excused += [(node, began, ended) for node in nodes]
 
     def wrong(self) -> list[str]:
         """Every answer that must not have been given."""
@@ -83,28 +69,23 @@ class Checker:
             at = (write.filter, write.key)
             if at not in known or write.acknowledged < known[at].acknowledged:
                 known[at] = write
-        found = []
+        news = Counter((write.filter, write.key) for write in self.writes if write.new)
+        found = [
+            f"{key!r} of {filter!r} was new {n} times" for (filter, key), n in news.items() if n > 1
+        ]
         for answer in self.answers:
             first = known.get((answer.filter, answer.key))
             if answer.maybe or first is None:
                 continue
             late = answer.asked - first.acknowledged
-            if late <= (0 if answer.shared else self.lag):
+            if late <= (0 if answer.strong else self.lag):
                 continue
-            if not answer.shared and self._is_excused(answer):
-                continue
-            kind = "shared" if answer.shared else "local"
+            kind = "strong" if answer.strong else "local"
             found.append(
                 f"{answer.key!r} of {answer.filter!r}: node {first.node} acknowledged it, and node "
                 f"{answer.node} said no ({kind}) {late * 1000:.1f} ms later"
             )
         return found
-
-    def _is_excused(self, answer: Answer) -> bool:
-        return any(
-            node == answer.node and began <= answer.asked <= ended
-            for node, began, ended in self._excused
-        )
 
     def require_right(self, *, writes: int = 1, answers: int = 1) -> None:
         """Nothing was wrong, and enough was asked for that to mean something."""

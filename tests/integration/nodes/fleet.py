@@ -29,6 +29,7 @@ class Fleet:
         self.folder = folder
         self.nodes: list[BloomeryServer] = []
         self._ends = ExitStack()
+        settings = {"store_bootstrap_seconds": 0.3, **settings}
         chosen = [f"--set={name.replace('_', '-')}={value}" for name, value in settings.items()]
         for number, (url, (resp, http)) in enumerate(zip(stores, self.ports, strict=True)):
             own = folder / f"node-{number}"
@@ -61,9 +62,9 @@ class Fleet:
         made.wait_for(*["UP"] * len(self.nodes))
         return made
 
-    def client(self, number: int, *, shared: bool = False, **options: Any) -> Any:
+    def client(self, number: int, *, strong: bool = False, **options: Any) -> Any:
         """A client of one node that tries once; to be closed."""
-        return client_at(self.ports[number][0], shared=shared, **options)
+        return client_at(self.ports[number][0], strong=strong, **options)
 
     def ready(self, number: int) -> bool:
         """Whether /readyz says so, to a balancer."""
@@ -96,30 +97,31 @@ class Fleet:
         with self.client(number) as client:
             return dict(client.info("store"))
 
-    def answers(self, filter: str, keys: list[Any], *, shared: bool = False) -> list[int]:
+    def answers(self, filter: str, keys: list[Any], *, strong: bool = False) -> list[int]:
         """How many of these keys each node does not know."""
         return [
-            missing(self.ports[at][0], filter, keys, shared=shared) for at in range(len(self.nodes))
+            missing(self.ports[at][0], filter, keys, strong=strong) for at in range(len(self.nodes))
         ]
 
 
-def client_at(port: int, *, shared: bool = False, **options: Any) -> Any:
-    """A client of redis-py, which has no types for these; it tries once. `shared`: by the store."""
+def client_at(port: int, *, strong: bool = False, **options: Any) -> Any:
+    """A client of redis-py, which has no types for these; it tries once. `strong`: it sees all that
+    was acknowledged before."""
     chosen: dict[str, Any] = {"socket_timeout": 20, "retry": Retry(NoBackoff(), 0), **options}
-    if shared:
-        chosen["redis_connect_func"] = _ask_store
+    if strong:
+        chosen["redis_connect_func"] = _ask_strongly
     return redis.Redis(port=port, **chosen)
 
 
-def _ask_store(connection: Any) -> None:
+def _ask_strongly(connection: Any) -> None:
     connection.on_connect()
-    connection.send_command("BF.CONSISTENCY", "SHARED")
-    assert connection.read_response() in (b"shared", "shared")
+    connection.send_command("BF.CONSISTENCY", "STRONG")
+    assert connection.read_response() in (b"strong", "strong")
 
 
-def missing(port: int, filter: str, keys: list[Any], *, shared: bool = False) -> int:
+def missing(port: int, filter: str, keys: list[Any], *, strong: bool = False) -> int:
     """How many of these keys a server does not know."""
-    with client_at(port, shared=shared) as client:
+    with client_at(port, strong=strong) as client:
         found: list[Any] = []
         for start in range(0, len(keys), 1000):
             found += client.execute_command("BF.MEXISTS", filter, *keys[start : start + 1000])

@@ -35,14 +35,14 @@ class Worker(threading.Thread):
         *,
         filter: str,
         seed: int,
-        shared: bool,
+        strong: bool,
         pause: float,
         prefix: str,
     ) -> None:
         super().__init__(name=f"worker-{number}", daemon=True)
         self.number, self.checker, self.filter, self.pause = number, checker, filter, pause
         self.random = random.Random(f"{seed} {number}")
-        self.shared, self.prefix = shared, prefix
+        self.strong, self.prefix = strong, prefix
         self.places = places
         self.ending = threading.Event()
         self.mine: list[str] = []  # acknowledged
@@ -69,6 +69,8 @@ class Worker(threading.Thread):
         place = self.random.choice(self.places)
         if self.write(place, key):
             self.mine.append(key)
+            if self.random.random() < 0.3:  # who adds it again is not told that it is new
+                self.write(self.random.choice(self.places), key)
             others = [one for one in self.places if one != place] or [place]
             self.ask(self.random.choice(others), key)
         if self.mine:
@@ -81,7 +83,7 @@ class Worker(threading.Thread):
         if answer is None:
             return False
         now = time.monotonic()
-        self.checker.writes.append(Write(self.filter, key, place[0], asked, now))
+        self.checker.writes.append(Write(self.filter, key, place[0], asked, now, new=bool(answer)))
         return True
 
     def ask(self, place: tuple[Place, int], key: str) -> None:
@@ -91,12 +93,12 @@ class Worker(threading.Thread):
         if answer is not None:
             now = time.monotonic()
             self.checker.answers.append(
-                Answer(self.filter, key, place[0], self.shared, asked, now, bool(answer))
+                Answer(self.filter, key, place[0], self.strong, asked, now, bool(answer))
             )
 
     def _do(self, place: tuple[Place, int], command: str, key: str, asked: float) -> Any:
         if place[0] not in self._clients:
-            self._clients[place[0]] = client_at(place[1], shared=self.shared)
+            self._clients[place[0]] = client_at(place[1], strong=self.strong)
         try:
             return self._clients[place[0]].execute_command(command, self.filter, key)
         except (redis.RedisError, OSError) as problem:
@@ -146,13 +148,13 @@ def load(
     *,
     filter: str = "seen",
     seed: int = 0,
-    shared: bool = False,
+    strong: bool = False,
     count: int = 4,
     pause: float = 0.002,
     prefix: str = "",
 ) -> Iterator[Load]:
     """So many clients at these places, until the end of the block."""
-    options: dict[str, Any] = {"filter": filter, "seed": seed, "shared": shared, "pause": pause}
+    options: dict[str, Any] = {"filter": filter, "seed": seed, "strong": strong, "pause": pause}
     options["prefix"] = prefix  # of the keys
     workers = [Worker(number, checker, places, **options) for number in range(count)]
     for worker in workers:

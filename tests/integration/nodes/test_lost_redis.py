@@ -147,7 +147,7 @@ def test_a_string_is_gone(start_fleet: StartFleet, redis_server: RedisServer) ->
     fleet = start_fleet(redis_server.url, nodes=2)
     reserve(fleet.ports[0][0])
     keys = [str(number) for number in range(100)]
-    with fleet.client(0) as one, fleet.client(0, shared=True) as shared:
+    with fleet.client(0) as one, fleet.client(0, strong=True) as shared:
         one.execute_command("BF.MADD", "seen", *keys)
         assert wait_until(lambda: fleet.answers("seen", keys) == [0, 0])
         for name, step in (("more", ("DEL", "{seen}:bits")), ("most", ("FLUSHALL",))):

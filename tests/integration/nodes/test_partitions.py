@@ -52,7 +52,7 @@ def test_partitioned_while_others_write(start_fleet: StartFleet, redis_server: R
         places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
         with (
             load(checker, places) as run,
-            load(checker, places, shared=True, seed=1, count=2, prefix="s") as two,
+            load(checker, places, strong=True, seed=1, count=2, prefix="s") as two,
         ):
             run.flows(30)
             with checker.excused(2):
@@ -69,7 +69,7 @@ def test_partitioned_while_others_write(start_fleet: StartFleet, redis_server: R
                         client.execute_command("BF.ADD", "seen", "refused")
                     assert time.monotonic() - began < 20
                 with (
-                    fleet.client(2, shared=True) as client,
+                    fleet.client(2, strong=True) as client,
                     pytest.raises(redis.ResponseError, match="Redis"),
                 ):
                     client.execute_command("BF.EXISTS", "seen", "never")

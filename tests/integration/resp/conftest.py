@@ -1,18 +1,25 @@
 """Servers for the tests of the Redis door."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from integration.conftest import open_folder, started
 from integration.resp.wire import Wire
-from integration.servers import BloomeryServer
+from integration.servers import BloomeryServer, RedisServer
 
 
-@pytest.fixture(scope="session")
-def _flushed() -> Iterator[BloomeryServer]:
-    with open_folder() as folder, started(BloomeryServer(folder), kill=True) as server:
-        yield server
+@pytest.fixture(scope="session", params=["alone", "node"])
+def _flushed(request: pytest.FixtureRequest) -> Iterator[BloomeryServer]:
+    """A server alone, and a node of a shared log: each command does the same on both."""
+    with ExitStack() as ends:
+        arguments = []
+        if request.param == "node":
+            store = ends.enter_context(started(RedisServer(ends.enter_context(open_folder()))))
+            arguments = [f"--set=store={store.url}", "--set=store-bootstrap-seconds=0.1"]
+        server = BloomeryServer(ends.enter_context(open_folder()), *arguments)
+        yield ends.enter_context(started(server, kill=True))
 
 
 @pytest.fixture

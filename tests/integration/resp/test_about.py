@@ -58,6 +58,7 @@ def test_info_has_sections(empty: BloomeryServer, protocol: int) -> None:
         assert facts(wire, "nosuch") == {}
 
 
+@pytest.mark.parametrize("_flushed", ["alone"], indirect=True)
 def test_info_has_a_section_of_our_own(empty: BloomeryServer) -> None:
     """The section `bloomery` tells of filters, log, snapshots, recovery and registry."""
     with Wire(empty.resp_port) as wire:
@@ -146,6 +147,7 @@ def test_memory_has_a_limit(empty: BloomeryServer) -> None:
         assert told(wire.ask(*large)) == "+OK"
 
 
+@pytest.mark.parametrize("_flushed", ["alone"], indirect=True)
 def test_snapshots_when_asked(empty: BloomeryServer) -> None:
     """BGSAVE begins one, is refused while it runs, and LASTSAVE tells of it; SAVE waits, and others
     are served meanwhile."""

@@ -11,14 +11,15 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.background import Background
-from bloomery.service.commands import AddHere, Commands, Outcome
+from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability.recovery import recover
+from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 from unit.service.durability.serving import assert_same
 
 KINDS: dict[str, dict[str, str]] = {"bloom": {}, "rotating": {"window": "1h"}}
-OPERATIONS: dict[str, tuple[str, Callable[[Commands], object]]] = {
+OPERATIONS: dict[str, tuple[str, Callable[[Commands], Any]]] = {
     "clear": ("bloom", lambda commands: commands.clear(b"large")),
     "merge": ("bloom", lambda commands: commands.merge(b"large", b"source")),
     "copy": ("bloom", lambda commands: commands.copy(b"large", b"copied")),
@@ -41,8 +42,8 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
 
     async def main() -> None:
         for name, key in ((b"large", "kept"), (b"source", "merged")):
-            commands.create(name, kind, capacity=8_000_000, error_rate=0.01, **KINDS[kind])
-            assert commands.add(name, [key]) == (b"\x01", None)
+            eagerly(commands.create(name, kind, capacity=8_000_000, error_rate=0.01, **KINDS[kind]))
+            assert eagerly(commands.add(name, [key])) == (b"\x01", None)
         log.write(engine.end())
         task = asyncio.ensure_future(background.run([b"large", b"source"], lambda: work(commands)))
         while not background.is_locked([b"large"]) and not task.done():
@@ -58,7 +59,7 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
         if refused:  # nobody was told that it is gone
             assert commands.contains(b"large", ["kept"]) == b"\x01"
         # Only what is new in memory goes into the log.
-        assert commands.add(b"large", ["kept", "merged", "added"])[1] is None
+        assert eagerly(commands.add(b"large", ["kept", "merged", "added"]))[1] is None
         log.write(engine.end())
 
     asyncio.run(main())
@@ -72,43 +73,26 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
     assert all(key in entry.filter for key in ("kept", "merged", "added"))
 
 
-class _OtherNodes:
-    """A store that knows every key."""
-
-    preferred = True
-
-    async def contains(self, name: bytes, keys: Any, *, sure: bool) -> bytes:
-        """Say so."""
-        return b"\x01" * len(keys)
-
-    async def add(self, name: bytes, keys: list[Any], add_here: AddHere) -> Outcome:
-        """Say so."""
-        return bytes(len(keys)), None
-
-    async def discover(self, name: bytes) -> None:
-        """Find no other filters."""
-
-
-def test_who_asks_the_store_waits_for_a_lock_too(tmp_path: Path) -> None:
-    """Nothing comes between the commands of a transaction, whoever would answer it."""
+def test_who_asks_waits_for_a_lock(tmp_path: Path) -> None:
+    """Nothing comes between the commands of a transaction."""
     found = recover(tmp_path)
     log = found.log()
     engine = Engine(found.state, log)
     background = Background(engine)
-    commands = Commands(engine, Settings(), background=background, store=_OtherNodes())
+    commands = Commands(engine, Settings(), background=background)
 
     async def main() -> None:
-        commands.create(b"seen", "bloom", capacity=100, error_rate=0.01)
+        eagerly(commands.create(b"seen", "bloom", capacity=100, error_rate=0.01))
         with background.lock({b"seen"}):
             asked = [
                 asyncio.ensure_future(commands.read(b"seen", ["a"])),
-                asyncio.ensure_future(commands.write(b"seen", ["a"])),
+                asyncio.ensure_future(commands.change(commands.add, b"seen", ["a"])),
             ]
             for _ in range(10):
                 await asyncio.sleep(0)
             assert not any(question.done() for question in asked)
-        assert await asked[0] == b"\x01"
-        assert await asked[1] == (b"\x00", None)
+        assert await asked[0] == b"\x00"
+        assert await asked[1] == (b"\x01", None)
 
     asyncio.run(main())
     log.close()

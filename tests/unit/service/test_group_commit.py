@@ -14,6 +14,7 @@ from bloomery import errors
 from bloomery.service.domain.operations import Op, fields
 from bloomery.service.domain.state import State
 from bloomery.service.durability.log import Log
+from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
 from unit.service.follower import SOON
@@ -77,7 +78,7 @@ def test_a_call_that_is_cancelled_has_the_log_until_it_ends(tmp_path: Path) -> N
             logged = asyncio.ensure_future(group_commit.logged())
             group_commit.join()
             settings = {"kind": "bloom", "capacity": 10, "error_rate": 0.01}
-            group_commit.engine.create(Op.CREATE, fields(name="a", settings=settings))
+            eagerly(group_commit.engine.make(Op.CREATE, fields(name="a", settings=settings)))
             assert await wait_until_async(lambda: group_commit.committing or writers)
             go.set()
             await asyncio.wait_for(logged, SOON)
@@ -112,9 +113,9 @@ def test_frozen(tmp_path: Path) -> None:
             async with group_commit.frozen(why):
                 assert not await group_commit.retry()
                 with pytest.raises(errors.LogUnavailable, match="frozen"):
-                    group_commit.engine.create(Op.CREATE, create)
+                    eagerly(group_commit.engine.make(Op.CREATE, create))
             group_commit.join()
-            group_commit.engine.create(Op.CREATE, create)
+            eagerly(group_commit.engine.make(Op.CREATE, create))
             await group_commit.logged()
             at = group_commit.engine.clock.now() + 0.1
             group_commit.engine.change(Op.EXPIRE, 1, fields(at=at))

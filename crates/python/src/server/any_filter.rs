@@ -21,6 +21,7 @@ use crate::filters::redisbloom::{Chain, Cuckoo};
 use crate::filters::slots::OneKey;
 use crate::keys::hashes::append_hashes;
 use crate::keys::key::hash_key;
+use crate::server::apply::Done;
 
 pub enum AnyFilter {
     Bloom(Py<Bloom>),
@@ -307,16 +308,20 @@ impl AnyFilter {
         hashes: &[u64],
         answers: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
+        flat(self.try_add(py, hashes, answers))
+    }
+
+    /// As `add`, with what raised as it is.
+    #[inline(always)]
+    pub fn try_add(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
         match self {
             AnyFilter::Bloom(bloom) if hashes.len() <= FEW => {
                 for h in hashes {
-                    answers.push(u8::from(bloom.get().add(py, *h).map_err(|e| refusal(&e))?));
+                    answers.push(u8::from(bloom.get().add(py, *h)?));
                 }
-                Ok(())
+                Ok(Ok(()))
             }
-            AnyFilter::Bloom(bloom) => {
-                bloom.get().add_hashes(py, hashes, answers).map_err(|e| refusal(&e))
-            }
+            AnyFilter::Bloom(bloom) => bloom.get().add_hashes(py, hashes, answers).map(Ok),
             AnyFilter::Family(family) => {
                 let before = answers.len();
                 change(py, family, |kind| {
@@ -330,19 +335,19 @@ impl AnyFilter {
                     kind.add_all(&mut blocks_of(left), &mut |some| answers.extend_from_slice(some))
                 })
             }
-            AnyFilter::Chain(chain) => flat(chain.get().gate.write(py, false, |chain| {
+            AnyFilter::Chain(chain) => chain.get().gate.write(py, false, |chain| {
                 for pair in pairs(hashes) {
                     answers.push(u8::from(chain.add(pair)?));
                 }
                 Ok(())
-            })),
-            AnyFilter::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
+            }),
+            AnyFilter::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
                 for h in hashes {
                     cuckoo.add(*h)?;
                     answers.push(1);
                 }
                 Ok(())
-            })),
+            }),
             AnyFilter::Bank(bank) => {
                 let added = bank.get().write(py, false, |bank| {
                     for [user, h] in pairs(hashes) {
@@ -350,7 +355,7 @@ impl AnyFilter {
                     }
                     Ok(())
                 });
-                added.map_err(|e| refusal(&e))
+                added.map(Ok)
             }
         }
     }
@@ -361,22 +366,29 @@ impl AnyFilter {
         hashes: &[u64],
         answers: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
+        flat(self.try_remove(py, hashes, answers))
+    }
+
+    /// As `remove`, with what raised as it is.
+    pub fn try_remove(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
         match self {
-            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => Err(Refusal::Never(
-                "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
-            )),
+            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => {
+                Ok(Err(Refusal::Never(
+                    "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
+                )))
+            }
             AnyFilter::Family(family) => change(py, family, |kind| {
                 for h in hashes {
                     answers.push(u8::from(kind.remove(*h)? == Removal::Removed));
                 }
                 Ok(())
             }),
-            AnyFilter::Cuckoo(cuckoo) => flat(cuckoo.get().gate.write(py, false, |cuckoo| {
+            AnyFilter::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
                 for h in hashes {
                     answers.push(u8::from(cuckoo.remove(*h)?));
                 }
                 Ok(())
-            })),
+            }),
         }
     }
 
@@ -405,12 +417,13 @@ fn change<T: Send>(
     py: Python<'_>,
     family: &Py<Family>,
     work: impl FnMut(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
-) -> Result<T, Refusal> {
+) -> PyResult<Result<T, Refusal>> {
     let family = family.get();
     if family.is_read_only() {
-        return Err(Refusal::Never("this filter is read-only"));
+        return Ok(Err(Refusal::Never("this filter is read-only")));
     }
-    flat(family.pass_time(py).and_then(|()| family.try_change(py, false, work)))
+    family.pass_time(py)?;
+    family.try_change(py, false, work)
 }
 
 /// What raised is a refusal too.

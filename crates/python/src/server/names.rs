@@ -13,6 +13,8 @@ use crate::server::run::Run;
 /// As `service/domain/operations.py` numbers them.
 pub const ADD: u8 = 1;
 pub const REMOVE: u8 = 2;
+/// Unless it may be there.
+pub const ADD_NEW: u8 = 15;
 
 /// A record is cut here, so that none becomes larger than a replay takes at once.
 const MOST_RECORD: usize = 1 << 20;
@@ -71,6 +73,10 @@ pub struct Names {
     pub refusing: bool,
     /// Python sees every command.
     pub bypassed: bool,
+    /// Writes of clients are noted for the log and done later, when a shared log has them.
+    pub deferring: bool,
+    /// How often the log was taken.
+    pub turn: u64,
     /// Names whose filters a thread or a transaction works on: their commands go to Python, and wait.
     pub locked: HashSet<Vec<u8>>,
     pub commands: u64,
@@ -112,13 +118,7 @@ pub struct Work<'a> {
 
 impl Work<'_> {
     fn record(&mut self, id: u64, op: u8, width: usize, keep: impl Fn(u8) -> bool) {
-        let fits = |(before, what, noted): &&mut (u64, u8, Noted)| {
-            let room = matches!(noted, Noted::Hashes(data) if data.len() < MOST_RECORD);
-            (*before, *what) == (id, op) && room
-        };
-        if self.log.last_mut().filter(fits).is_none() {
-            self.log.push((id, op, Noted::Hashes(Vec::new())));
-        }
+        self.begin_record(id, op);
         let Some((_, _, Noted::Hashes(data))) = self.log.last_mut() else { return };
         for (hashes, answer) in self.hashes.chunks_exact(width).zip(self.answers.iter()) {
             if keep(*answer) {
@@ -128,6 +128,29 @@ impl Work<'_> {
         if data.is_empty() {
             self.log.pop();
         }
+    }
+
+    /// Lets the log end with a record of this operation that has room.
+    #[inline(always)]
+    fn begin_record(&mut self, id: u64, op: u8) {
+        let fits = |(before, what, noted): &&mut (u64, u8, Noted)| {
+            let room = matches!(noted, Noted::Hashes(data) if data.len() < MOST_RECORD);
+            (*before, *what) == (id, op) && room
+        };
+        if self.log.last_mut().filter(fits).is_none() {
+            self.log.push((id, op, Noted::Hashes(Vec::new())));
+        }
+    }
+
+    /// Notes all hashed keys, in one record, as what is to be done. Returns the record's place in
+    /// the log, and that of the first key in the record.
+    pub fn defer(&mut self, id: u64, op: u8, width: usize) -> (usize, usize) {
+        self.begin_record(id, op);
+        let record = self.log.len() - 1;
+        let Some((_, _, Noted::Hashes(data))) = self.log.last_mut() else { return (record, 0) };
+        let first = data.len() / (8 * width);
+        data.extend(self.hashes.iter().flat_map(|hash| hash.to_le_bytes()));
+        (record, first)
     }
 }
 
@@ -198,13 +221,19 @@ impl Entry {
     /// Counts what was added, and notes for the log the keys whose answers are to be kept.
     #[inline(always)]
     fn note_added(&mut self, work: &mut Work<'_>, keep: impl Fn(u8) -> bool) {
+        self.count_added(work, work.answers.len());
+        work.record(self.id, ADD, self.filter.width(), keep);
+    }
+
+    /// Counts what was added, of so many that the filter took.
+    #[inline(always)]
+    pub fn count_added(&mut self, work: &mut Work<'_>, taken: usize) {
         self.items += count(work.answers);
-        self.adds += work.answers.len() as u64;
+        self.adds += taken as u64;
         if self.items >= self.threshold {
             self.threshold = u64::MAX;
             work.reached.push(self.id);
         }
-        work.record(self.id, ADD, self.filter.width(), keep);
     }
 
     /// Answers for the keys that are left without adding any.
@@ -257,7 +286,7 @@ impl Entry {
 
 /// How many of the answers are a yes.
 #[inline(always)]
-fn count(answers: &[u8]) -> u64 {
+pub fn count(answers: &[u8]) -> u64 {
     answers.iter().map(|answer| u64::from(*answer == 1)).sum()
 }
 

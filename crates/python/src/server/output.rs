@@ -25,6 +25,15 @@ impl Output {
         }
     }
 
+    /// A reply that was made elsewhere; `write`: to a write.
+    pub fn push(&mut self, reply: &[u8], write: bool) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(reply);
+        if write {
+            self.writes.push((start, self.bytes.len()));
+        }
+    }
+
     /// The answer to one key.
     #[inline(always)]
     pub fn answer(&mut self, family: CommandFamily, value: u8) {
@@ -66,13 +75,25 @@ impl Output {
         answers: &[u8],
         result: Result<(), Refusal>,
     ) {
-        let refusal = result.err();
+        let error = result.err().map(|refusal| text(family, &refusal));
+        self.replies(family, several, answers, error.as_deref());
+    }
+
+    /// As `answers`, with the refusal in words.
+    #[inline(always)]
+    pub fn replies(
+        &mut self,
+        family: CommandFamily,
+        several: bool,
+        answers: &[u8],
+        error: Option<&str>,
+    ) {
         if several {
-            self.number(b'*', answers.len() as u64 + u64::from(refusal.is_some()));
+            self.number(b'*', answers.len() as u64 + u64::from(error.is_some()));
         }
         answers.iter().for_each(|value| self.answer(family, *value));
-        if let Some(refusal) = refusal {
-            self.error(&text(family, &refusal));
+        if let Some(error) = error {
+            self.error(error);
         }
     }
 }
@@ -89,5 +110,15 @@ pub fn text(family: CommandFamily, refusal: &Refusal) -> String {
         (CommandFamily::Cf, Refusal::Full(message) | Refusal::Copies(message)) => message.clone(),
         (_, Refusal::Never(message)) => format!("ERR {message}"),
         (_, Refusal::Later) => format!("ERR {LATER}"),
+    }
+}
+
+/// The same, of a refusal that Python had: its code and message.
+#[cold]
+pub fn told(family: CommandFamily, code: &str, message: &str) -> String {
+    match code {
+        "not-enough-memory" => text(family, &Refusal::NoMemory(0)),
+        "filter-full" | "too-many-copies" => text(family, &Refusal::Full(message.into())),
+        _ => format!("ERR {message}"),
     }
 }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBool, PyBytes, PyList, PyString};
 
+use crate::server::deferred::{Deferred, Fate, defer};
 use crate::server::histogram::Histogram;
 use crate::server::output::Output;
 use crate::server::permits::Permits;
@@ -45,6 +46,8 @@ struct Inner {
     /// What the client may use, where that is not everything.
     permits: Option<Permits>,
     timing: Timing,
+    /// Writes that wait for the shared log.
+    deferred: Deferred,
 }
 
 /// How long commands take: from the arrival of their chunk until their replies are taken, which is
@@ -62,20 +65,21 @@ struct Timing {
 }
 
 impl Timing {
-    fn begin(&mut self, now: Instant) {
+    /// `open`: some are not answered yet.
+    fn begin(&mut self, now: Instant, open: bool) {
         let came = self.arrived.take().unwrap_or(now);
         // A command that came in several chunks came with the last of them.
-        if self.since.is_none() || !(self.unfinished || self.answered > 0) {
+        if self.since.is_none() || !(self.unfinished || self.answered > 0 || open) {
             self.since = Some(came);
         }
     }
 
-    fn end(&mut self, latency: &Histogram) {
+    fn end(&mut self, latency: &Histogram, open: bool) {
         if let Some(since) = self.since.filter(|_| self.answered > 0) {
             latency.add(since.elapsed(), self.answered);
             self.answered = 0;
         }
-        if !self.unfinished {
+        if !self.unfinished && !open {
             self.since = None;
         }
     }
@@ -116,7 +120,8 @@ impl Session {
         Session { shelf, limits, inner: Mutex::default() }
     }
 
-    /// Takes what the client sent and does what can be done of it. None: all is done that is there.
+    /// Takes what the client sent and does what can be done of it. None: all is done that is there,
+    /// or what follows waits for the answers to writes that were deferred (`Shelf.deferring`).
     /// A list: a command (its arguments) for Python, which gives the `reply` and feeds again. A str:
     /// this is no request, and nothing that follows can be read. True: there is more to do, after
     /// others had their turn; False: as True, but a filter is not to be had for a while.
@@ -126,20 +131,32 @@ impl Session {
         data: &Bound<'py, PyBytes>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut inner = self.inner(py);
-        let Inner { parser, input, start, output, sliced, watched, permits, timing } = &mut *inner;
+        let Inner { parser, input, start, output, sliced, watched, permits, timing, deferred } =
+            &mut *inner;
         let fresh = data.as_bytes();
         let buffered = *start < input.len();
         if buffered {
             input.extend_from_slice(fresh);
         }
-        let view: &[u8] = if buffered { input } else { fresh };
-        let mut at = if buffered { *start } else { 0 };
         let mut names =
             self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let now = Instant::now();
+        if deferred.waits(names.turn) {
+            if !fresh.is_empty() {
+                timing.arrived.get_or_insert(now);
+            }
+            if !buffered {
+                input.extend_from_slice(fresh);
+            }
+            return Ok(None);
+        }
+        let view: &[u8] = if buffered { input } else { fresh };
+        let mut at = if buffered { *start } else { 0 };
         let mut waiting = std::mem::take(&mut names.run);
         let watched = *watched || names.bypassed;
-        let now = Instant::now();
-        timing.begin(now);
+        let deferring = names.deferring || !deferred.is_empty();
+        timing.begin(now, !deferred.is_empty());
+        let open = deferred.len();
         let (until, mut looks) = (now + SLICE, LOOKS);
         let mut done = 0;
         let ended = loop {
@@ -170,6 +187,26 @@ impl Session {
                 Ok(Step::Command(bytes)) => {
                     let (before, command) = (at, &view[at..at + bytes]);
                     at += bytes;
+                    let mut watched = watched;
+                    if deferring {
+                        let hidden = watched
+                            || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
+                        match defer(py, &mut names, parser, command, hidden) {
+                            Fate::Deferred(slot) => {
+                                deferred.push(slot, names.turn);
+                                looks -= 1;
+                                done += 1;
+                                continue;
+                            }
+                            _ if !deferred.is_empty() => {
+                                deferred.stopped = true;
+                                at = before; // the parser reads it again
+                                break Ended::Nothing;
+                            }
+                            Fate::Unusual => watched = true,
+                            Fate::NoWrite => {}
+                        }
+                    }
                     if let Some(doing) = one_key(parser, command).filter(|_| !watched) {
                         if waiting.joins(doing, parser, command, before) {
                             done += 1;
@@ -206,6 +243,10 @@ impl Session {
                     }
                     done += 1;
                 }
+                Err(_) if !deferred.is_empty() => {
+                    deferred.stopped = true; // and then it will be told
+                    break Ended::Nothing;
+                }
                 Err(message) => {
                     break Ended::Problem(message);
                 }
@@ -215,8 +256,9 @@ impl Session {
         names.run = waiting;
         names.commands += done;
         drop(names);
-        timing.answered += done;
-        timing.unfinished = matches!(ended, Ended::Command(_) | Ended::Later { .. });
+        timing.answered += done - (deferred.len() - open) as u64;
+        timing.unfinished =
+            deferred.stopped || matches!(ended, Ended::Command(_) | Ended::Later { .. });
         if buffered {
             *start = at;
         } else {
@@ -245,19 +287,27 @@ impl Session {
     /// Appends a reply; `write`: it must not go out if the log cannot be written.
     #[pyo3(signature = (data, write=false))]
     fn reply(&self, py: Python<'_>, data: &[u8], write: bool) {
-        let Inner { output, timing, .. } = &mut *self.inner(py);
+        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
         timing.answered += 1;
-        let start = output.bytes.len();
-        output.bytes.extend_from_slice(data);
-        if write {
-            output.writes.push((start, output.bytes.len()));
+        if !deferred.keep(data, write) {
+            output.push(data, write);
         }
+    }
+
+    /// Replies to the writes that were deferred. There is a result for each record of the turn's
+    /// log: as `Shelf.apply` returns it, or an error's reply in bytes; others are not looked at.
+    fn answer(&self, py: Python<'_>, results: &Bound<'_, PyList>) -> PyResult<()> {
+        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
+        let open = deferred.len() as u64;
+        deferred.answer(output, results)?;
+        timing.answered += open;
+        Ok(())
     }
 
     /// All replies, to be sent.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let Inner { output, timing, .. } = &mut *self.inner(py);
-        timing.end(self.shelf.get().latency.get());
+        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
+        timing.end(self.shelf.get().latency.get(), !deferred.is_empty());
         let bytes = PyBytes::new(py, &output.bytes);
         output.bytes.clear();
         output.bytes.shrink_to(KEEP);
@@ -270,9 +320,12 @@ impl Session {
         self.inner(py).timing.arrived.get_or_insert_with(Instant::now);
     }
 
-    /// Puts an error in place of each reply to a write.
+    /// Puts an error in place of each reply to a write, and replies with it to those that were
+    /// deferred.
     fn fail(&self, py: Python<'_>, error: &[u8]) {
-        let output = &mut self.inner(py).output;
+        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
+        timing.answered += deferred.len() as u64;
+        deferred.fail(output, error);
         let mut bytes = Vec::with_capacity(output.bytes.len());
         let mut at = 0;
         for (start, end) in output.writes.drain(..) {
@@ -290,10 +343,11 @@ impl Session {
         self.inner(py).output.bytes.len()
     }
 
-    /// Is there a reply to a write among those?
+    /// Is there a reply to a write among those, or one that was deferred?
     #[getter]
     fn wrote(&self, py: Python<'_>) -> bool {
-        !self.inner(py).output.writes.is_empty()
+        let inner = self.inner(py);
+        !inner.output.writes.is_empty() || !inner.deferred.is_empty()
     }
 
     /// Bytes that came and are not yet done.

@@ -15,7 +15,10 @@ use pyo3::types::{PyBytes, PyList};
 use crate::errors::{LATER, error, invalid};
 use crate::server::any_filter::{AnyFilter, MOST_LAYERS};
 use crate::server::histogram::Histogram;
-use crate::server::names::{CommandFamily, Entry, Names, Noted, Work, failed};
+use crate::server::names::{
+    ADD, ADD_NEW, CommandFamily, Entry, Names, Noted, REMOVE, Work, failed,
+};
+use crate::server::replay;
 
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct Shelf {
@@ -89,6 +92,41 @@ impl Shelf {
             hashed = Some(filter);
         }
     }
+
+    /// Runs `work` on the filter of that name with keys that are hashed, as a log has them; KeyError
+    /// if there is none.
+    fn with_hashes<'py, T>(
+        &self,
+        name: &Bound<'py, PyBytes>,
+        op: u8,
+        data: &[u8],
+        work: impl FnOnce(&mut Entry, &mut Work<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let py = name.py();
+        check_op(py, op)?;
+        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let (entry, mut own) = names.split(name.as_bytes());
+        let Some(entry) = entry else {
+            return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
+        };
+        let hashes = match entry.filter.width() {
+            2 => replay::pairs(py, data)?.as_flattened(),
+            _ => replay::hashes(py, data)?,
+        };
+        own.hashes.extend(hashes.iter().map(|hash| u64::from_le_bytes(*hash)));
+        let done = work(entry, &mut own);
+        own.hashes.shrink_to(KEEP);
+        own.answers.shrink_to(KEEP);
+        done
+    }
+}
+
+/// Those that are done with hashes.
+fn check_op(py: Python<'_>, op: u8) -> PyResult<()> {
+    if matches!(op, ADD | REMOVE | ADD_NEW) {
+        return Ok(());
+    }
+    Err(invalid(py, format!("operation {op} is not done with hashes")))
 }
 
 #[pymethods]
@@ -230,16 +268,72 @@ impl Shelf {
         Some((entry.items, entry.adds, entry.checks, entry.maybes))
     }
 
-    /// Notes an operation for the log, behind the writes that came before it.
-    fn note(&self, py: Python<'_>, id: u64, op: u8, data: Py<PyBytes>) {
+    /// Notes an operation for the log, behind the writes that came before it; its place there.
+    fn note(&self, py: Python<'_>, id: u64, op: u8, data: Py<PyBytes>) -> usize {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         names.log.push((id, op, Noted::Given(data)));
+        names.log.len() - 1
+    }
+
+    /// Notes keys for the log, to be added or removed when a shared log has them (`apply`). Returns
+    /// the record's place in the log, that of the first key in the record, and how many keys.
+    fn defer<'py>(
+        &self,
+        name: &Bound<'py, PyBytes>,
+        keys: &Bound<'py, PyAny>,
+        op: u8,
+    ) -> PyResult<(usize, usize, usize)> {
+        check_op(name.py(), op)?;
+        let mut place = (0, 0, 0);
+        self.with(name, keys, |_, entry, work| {
+            let width = entry.filter.width();
+            let (record, first) = work.defer(entry.id, op, width);
+            place = (record, first, work.hashes.len() / width);
+            Ok(())
+        })?;
+        Ok(place)
+    }
+
+    /// Adds or removes keys by their hashes, as a shared log has them: a byte for each, 1 where it
+    /// was new (or there), 3 where it was refused, and the first refusal. Nothing is noted for the
+    /// log, and how often the filter has grown is not looked at. It raises what only this node can
+    /// have met: that there is no memory, say.
+    fn apply<'py>(
+        &self,
+        name: &Bound<'py, PyBytes>,
+        op: u8,
+        data: &[u8],
+    ) -> PyResult<Outcome<'py>> {
+        let py = name.py();
+        self.with_hashes(name, op, data, |entry, work| {
+            if entry.loading {
+                return Err(invalid(py, "the filter is still being loaded".into()));
+            }
+            let first = entry.apply(py, op, work)?;
+            Ok((PyBytes::new(py, work.answers), first.map(code_and_message)))
+        })
+    }
+
+    /// The answers that `apply` would give, if it would change nothing; else None. Those keys count
+    /// as no checks.
+    fn unchanged<'py>(
+        &self,
+        name: &Bound<'py, PyBytes>,
+        op: u8,
+        data: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let py = name.py();
+        self.with_hashes(name, op, data, |entry, work| {
+            let unchanged = entry.is_unchanged_by(py, op, work)?;
+            Ok(unchanged.then(|| PyBytes::new(py, &vec![0; work.answers.len()])))
+        })
     }
 
     /// What is to be logged, in order, and no more from now on.
     fn take_log<'py>(&self, py: Python<'py>) -> Vec<(u64, u8, Bound<'py, PyBytes>)> {
         let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let log = std::mem::take(&mut names.log);
+        names.turn += 1;
         let given = |noted| match noted {
             Noted::Hashes(data) => PyBytes::new(py, &data),
             Noted::Given(data) => data.into_bound(py),
@@ -306,6 +400,18 @@ impl Shelf {
     #[getter]
     fn bypassed(&self, py: Python<'_>) -> bool {
         self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).bypassed
+    }
+
+    /// While true, clients' usual writes are noted for the log and not done, nor answered: that is
+    /// when a shared log has them (`apply`, and `Session.answer`).
+    #[setter]
+    fn set_deferring(&self, py: Python<'_>, deferring: bool) {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).deferring = deferring;
+    }
+
+    #[getter]
+    fn deferring(&self, py: Python<'_>) -> bool {
+        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).deferring
     }
 
     /// Would adding so many keys have a filter grow for long?

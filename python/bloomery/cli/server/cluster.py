@@ -9,7 +9,7 @@ from bloomery.cli import terminal
 EXAMPLE = (
     "bloomery cluster up --nodes 3; "
     "bloomery cluster up --nodes 5 --data ./cluster --resp-port 0 --http-port 0; "
-    "bloomery cluster up --store redis://10.0.0.5:6379 --set store-consistency=shared; "
+    "bloomery cluster up --store redis://10.0.0.5:6379 --set store-consistency=strong; "
     "redis-cli -p 6380 BF.ADD seen alice"
 )
 _MOST = 16  # haproxy.cfg has lines for so many

@@ -14,11 +14,13 @@ from bloomery.cli.options import Json
 from bloomery.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from bloomery.service.access.users import Account, Users
+    from bloomery.service.access.shared_users import SharedUsers
+    from bloomery.service.access.users import Account, UserFile, Users
 
 ADD_EXAMPLE = (
     "bloomery user add ann --role admin; "
-    "bloomery user add crawler --role write --filters 'crawl:*' --no-password"
+    "bloomery user add crawler --role write --filters 'crawl:*' --no-password; "
+    "bloomery user add ann --role admin --store redis://10.0.0.5:6379"
 )
 LIST_EXAMPLE = "bloomery user list --json"
 REMOVE_EXAMPLE = "bloomery user remove ann"
@@ -33,6 +35,12 @@ ALLOW_EXAMPLE = (
 FOLDER = Path("bloomery-data")
 Data = Annotated[
     Path, typer.Option(metavar="DIR", help="The server's folder of data.", envvar="BLOOMERY_DATA")
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Users of nodes: the Redis that they share.", envvar="BLOOMERY_STORE"
+    ),
 ]
 Role = Literal["read", "write", "admin"]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
@@ -63,26 +71,26 @@ def add(
         bool, typer.Option("--no-password", help="Only tokens log this user in.")
     ] = False,
     data: Data = FOLDER,
+    store: Store = None,
     json: Json = False,
 ) -> int:
     """Add a user. The password is asked for, or read from standard input."""
     from bloomery.service.access.users import ROLES, Account, hash_password
 
     hashed = None if no_password else hash_password(_password(password_stdin))
-    data.mkdir(parents=True, exist_ok=True)
+    if store is None:
+        data.mkdir(parents=True, exist_ok=True)
 
     def change(users: "Users") -> None:
         users.add(Account(name, ROLES[role], _patterns(filters) or ("*",), hashed))
 
-    _change(data, change, f"add {name}")
-    return _tell(json, data, name)
+    _change(data, store, change, f"add {name}")
+    return _tell(json, data, store, name)
 
 
-def list_(data: Data = FOLDER, json: Json = False) -> int:
+def list_(data: Data = FOLDER, store: Store = None, json: Json = False) -> int:
     """Show the users, their roles and their tokens; never a password or a token's secret."""
-    from bloomery.service.access.users import load
-
-    users = load(_existing(data))
+    users = _source(data, store).load()
     if json:
         from json import dumps
 
@@ -90,18 +98,20 @@ def list_(data: Data = FOLDER, json: Json = False) -> int:
     elif users:
         terminal.emit_line(terminal.render(_user_table(users)))
     else:
-        terminal.say(f"{data}: no users: whoever reaches the server may do everything")
+        terminal.say(f"{store or data}: no users: whoever reaches the server may do everything")
     return 0
 
 
-def remove(name: Name, force: Force = False, data: Data = FOLDER, json: Json = False) -> int:
+def remove(
+    name: Name, force: Force = False, data: Data = FOLDER, store: Store = None, json: Json = False
+) -> int:
     """Remove a user; connections of theirs are closed."""
 
     def change(users: "Users") -> None:
         users.find(name)
         del users[name]
 
-    _change(_existing(data), change, f"remove {name}", keep_admin=not force)
+    _change(data, store, change, f"remove {name}", keep_admin=not force)
     if json:
         terminal.emit_json({"removed": name})
     return 0
@@ -114,15 +124,16 @@ def password(
         bool, typer.Option("--no-password", help="Only tokens log this user in.")
     ] = False,
     data: Data = FOLDER,
+    store: Store = None,
     json: Json = False,
 ) -> int:
     """Set a user's password; connections that logged in by the one before are closed."""
-    from bloomery.service.access.users import hash_password, load
+    from bloomery.service.access.users import hash_password
 
-    load(_existing(data)).find(name)  # before a person types one
+    _source(data, store).load().find(name)  # before a person types one
     hashed = None if no_password else hash_password(_password(password_stdin))
-    _change(data, lambda users: users.change(name, password=hashed), f"password {name}")
-    return _tell(json, data, name)
+    _change(data, store, lambda users: users.change(name, password=hashed), f"password {name}")
+    return _tell(json, data, store, name)
 
 
 def token(
@@ -132,6 +143,7 @@ def token(
         str | None, typer.Option(metavar="TIME", help="For how long it is good: 90d, 12h.")
     ] = None,
     data: Data = FOLDER,
+    store: Store = None,
     json: Json = False,
 ) -> int:
     """Make a token for a user and print it: it is shown this once."""
@@ -144,9 +156,7 @@ def token(
     except InvalidParameter:
         shown = f"--expires is {expires!r:.40}, must be a time such as 12h or 90d"
         raise InvalidParameter(shown) from None
-    made = _change(
-        _existing(data), lambda users: users.add_token(name, label, until), f"token {name}"
-    )
+    made = _change(data, store, lambda users: users.add_token(name, label, until), f"token {name}")
     if json:
         terminal.emit_json({"name": name, "token": made, "label": label, "expires": until})
     else:
@@ -159,10 +169,11 @@ def revoke(
         str, typer.Argument(metavar="ID", help="Of the token, as `bloomery user list` has it.")
     ],
     data: Data = FOLDER,
+    store: Store = None,
     json: Json = False,
 ) -> int:
     """Let a token be good no more; connections that logged in by it are closed."""
-    _change(_existing(data), lambda users: users.revoke(token_id), f"revoke {token_id[:16]}")
+    _change(data, store, lambda users: users.revoke(token_id), f"revoke {token_id[:16]}")
     if json:
         terminal.emit_json({"revoked": token_id})
     return 0
@@ -179,6 +190,7 @@ def allow(
     ] = None,
     force: Force = False,
     data: Data = FOLDER,
+    store: Store = None,
     json: Json = False,
 ) -> int:
     """Change what a user may do. It holds for open connections too, within a second."""
@@ -197,8 +209,8 @@ def allow(
     def change(users: "Users") -> None:
         users.change(name, **fields)
 
-    _change(_existing(data), change, f"allow {name}", keep_admin=not force)
-    return _tell(json, data, name)
+    _change(data, store, change, f"allow {name}", keep_admin=not force)
+    return _tell(json, data, store, name)
 
 
 COMMANDS: list[tuple[str, Callable[..., int], str]] = [
@@ -212,23 +224,38 @@ COMMANDS: list[tuple[str, Callable[..., int], str]] = [
 ]
 
 
+def _source(data: Path, store: str | None) -> "UserFile | SharedUsers":
+    """Where the users are: in the folder, or in the Redis of nodes."""
+    from bloomery.service.access.shared_users import SharedUsers
+    from bloomery.service.access.users import UserFile
+
+    if store is None:
+        return UserFile(_existing(data))
+    return SharedUsers(store, os.environ.get("BLOOMERY_STORE_PREFIX", "bloomery"))
+
+
 def _change(
-    data: Path, change: "Callable[[Users], Any]", what: str, keep_admin: bool = False
+    data: Path,
+    store: str | None,
+    change: "Callable[[Users], Any]",
+    what: str,
+    keep_admin: bool = False,
 ) -> Any:
-    """Change the users, and note it in the audit log; what `change` returned."""
+    """Change the users, and note it in the audit log of the folder; what `change` returned."""
+    import contextlib
     import getpass
 
     from bloomery.service.access import audit
-    from bloomery.service.access.users import as_owner, changing
+    from bloomery.service.access.users import as_owner
 
     try:
         who = getpass.getuser()
     except (KeyError, OSError):  # a number without a name
         who = str(os.getuid())
-    outcome = "failed"
-    with as_owner(data):
+    outcome, source = "failed", _source(data, store)
+    with as_owner(data) if store is None else contextlib.nullcontext():
         try:
-            with changing(data) as users:
+            with source.changing() as users:
                 had = users.has_admin()
                 made = change(users)
                 if keep_admin and had and not users.has_admin():
@@ -239,7 +266,8 @@ def _change(
             outcome = "done"
             return made
         finally:
-            audit.append(data, [audit.line(who, "", "cli", "user", outcome, command=what)])
+            if store is None:
+                audit.append(data, [audit.line(who, "", "cli", "user", outcome, command=what)])
 
 
 def _existing(data: Path) -> Path:
@@ -249,12 +277,10 @@ def _existing(data: Path) -> Path:
     return data
 
 
-def _tell(json: bool, data: Path, name: str) -> int:
+def _tell(json: bool, data: Path, store: str | None, name: str) -> int:
     """Print the user as it is now, for a program; a person is told nothing of what went well."""
     if json:
-        from bloomery.service.access.users import load
-
-        terminal.emit_json(_facts(load(data).find(name)))
+        terminal.emit_json(_facts(_source(data, store).load().find(name)))
     return 0
 
 

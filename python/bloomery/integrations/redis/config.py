@@ -18,7 +18,6 @@ from bloomery.errors import (
 )
 from bloomery.filters.hashers import check_hasher
 from bloomery.integrations.redis.header import CountingHeader, PlainHeader
-from bloomery.integrations.redis.wire import change_feed
 
 if TYPE_CHECKING:
     from bloomery.types import Hasher, Layout
@@ -45,7 +44,6 @@ class Config:
     generations: int | None = None
     capacity: int | None = None  # of all generations; the header has that of one
     loading: str | None = None  # the checksum and the id of what is being pushed
-    told: dict[str, Any] | None = None  # nodes to be told of what is added: see `change_feed`
 
     def to_json(self) -> bytes:
         """Return it as Redis stores it."""
@@ -88,8 +86,6 @@ class Config:
         loading = fields["loading"]
         if loading is not None and (type(loading) is not str or len(loading) > 64):
             return "it does not say what is being loaded"
-        if not change_feed.right(fields["told"]):
-            return "it does not say whom to tell"
         if type(fields["made"]) is not bool:
             return "it does not say whether it is made"
         settings = (window, generations, fields["capacity"])

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from bloomery import errors
 from bloomery.service.access import throttle, users
@@ -50,12 +50,24 @@ class Login:
         return self.expires is not None and time.time() >= self.expires
 
 
+class UserSource(Protocol):
+    """Where the users are: a file of a server alone, or the Redis of nodes."""
+
+    place: str
+
+    def load(self) -> Users:
+        """Read the users."""
+
+    def stamp(self) -> object:
+        """What is another once the users were changed; None if there are none."""
+
+
 class Access:
     """The users of a server, as of a second ago at most."""
 
     def __init__(
         self,
-        data: Path,
+        source: UserSource,
         say: Say,
         note: Callable[[str | None, str, str, str, str], None],
         *,
@@ -64,7 +76,7 @@ class Access:
         """`note` writes to the audit log, as `Audit.note` does; for `remembered` seconds a password
         that was right is not hashed again."""
         self._remembered = remembered
-        self._data, self._say, self._audit = data, say, note
+        self._source, self._say, self._audit = source, say, note
         self._throttle = throttle.LoginThrottle()
         self._threads = ThreadPoolExecutor(_THREADS, "bloomery-login", _be_modest)
         self._secret = secrets.token_bytes(32)
@@ -73,12 +85,17 @@ class Access:
         self._places: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._running: dict[bytes, asyncio.Task[str | None]] = {}
         self._nobody = ""  # a hash that is nobody's: an unknown name takes as long as a wrong word
-        self._stamp = self._file_stamp()
         self._warned_of: object = None
         self.required = False
-        self._take(users.load(data))
-        path = users.users_file(data)
-        if self.required and path.stat().st_mode & 0o077:
+        self._unknown = False  # could nobody tell who the users are?
+        try:
+            self._stamp = source.stamp()
+            self._take(source.load())
+        except errors.StoreUnavailable:  # until that is known, nobody may do anything
+            self._take(Users())
+            self._stamp, self._unknown, self.required = None, True, True
+        path = Path(source.place)
+        if self.required and path.is_file() and path.stat().st_mode & 0o077:
             say(f"{path}: others can read it: chmod 600 {path}", level="warning")
 
     # Logging in.
@@ -209,33 +226,28 @@ class Access:
     def _note(self, name: str | None, address: str, door: str, outcome: str) -> None:
         self._audit(name, address, door, "login", outcome)
 
-    # The file.
+    # Where they are.
 
     async def refresh(self) -> bool:
-        """Read the users again if their file was changed; return whether it was."""
-        stamp = await asyncio.to_thread(self._file_stamp)
-        if stamp == self._stamp:
+        """Read the users again if they were changed; return whether they were."""
+        stamp = await asyncio.to_thread(self._source.stamp)
+        if stamp == self._stamp and not self._unknown:
             return False
         try:
-            if stamp is None:
-                raise errors.CorruptData(f"{users.users_file(self._data)}: it is gone")
-            loaded = await asyncio.to_thread(users.load, self._data)
-        except (errors.CorruptData, OSError) as problem:
+            if stamp is None and not self._unknown:
+                raise errors.CorruptData(f"{self._source.place}: it is gone")
+            loaded = await asyncio.to_thread(self._source.load)
+        except (errors.CorruptData, errors.StoreUnavailable, OSError) as problem:
             if self._warned_of != stamp:
                 self._say(f"the users stay as they were: {problem}", level="warning")
                 self._warned_of = stamp
             return False
         self._stamp = stamp
+        if self._unknown:
+            self._unknown = self.required = False
         self._take(loaded)
         self._say(f"the users were read again: there are {len(loaded)}")
         return True
-
-    def _file_stamp(self) -> tuple[int, int, int] | None:
-        try:
-            status = users.users_file(self._data).stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _take(self, loaded: Users) -> None:
         # Once there were users, a server is never open to all again before it is started anew.

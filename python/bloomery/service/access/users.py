@@ -174,6 +174,11 @@ def load(data: str | os.PathLike[str]) -> Users:
                     "add the users again with `bloomery user add`"
                 ) from None
         return Users()
+    return parse(raw, str(path))
+
+
+def parse(raw: bytes, path: str) -> Users:
+    """Read the bytes of `users.json`, which are from `path`; CorruptData if they are damaged."""
     try:
         content = json.loads(raw)
         if content["version"] != _VERSION:
@@ -226,13 +231,41 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
         yield users
         if users == before:
             return
-        rows = [asdict(one) | {"role": one.role.name.lower()} for one in users.values()]
-        content = {"version": _VERSION, "users": rows}
         with files.replacing(users_file(data), mode=0o600) as file:
             own(file.fileno(), data)
-            file.write(json.dumps(content, indent=1).encode() + b"\n")
+            file.write(encode(users))
         if os.fstat(lock.fileno()).st_size == 0:
             lock.write(b"there are users\n")
+
+
+def encode(users: Users) -> bytes:
+    """Return the users as `users.json` has them."""
+    rows = [asdict(one) | {"role": one.role.name.lower()} for one in users.values()]
+    return json.dumps({"version": _VERSION, "users": rows}, indent=1).encode() + b"\n"
+
+
+class UserFile:
+    """The users of a server alone, in its data folder."""
+
+    def __init__(self, data: str | os.PathLike[str]) -> None:
+        self._data = data
+        self.place = str(users_file(data))
+
+    def load(self) -> Users:
+        """Read the users, as the function `load` does."""
+        return load(self._data)
+
+    def changing(self) -> contextlib.AbstractContextManager[Users]:
+        """Read the users and write what was changed, as the function `changing` does."""
+        return changing(self._data)
+
+    def stamp(self) -> object:
+        """What is another once the users were changed; None if there are none."""
+        try:
+            status = users_file(self._data).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def private(path: str, flags: int) -> int:

@@ -111,12 +111,6 @@ class Configuration:
         """Add settings that contradict each other to `problems`; make the data path absolute."""
         for name, why in self.settings.conflicts():
             self.problems.append(f"{self.origin(name)}: {why}")
-        for filter_name, parameters in self.filters.items() if self.settings.store else ():
-            if parameters.get("kind", "bloom") != "bloom" or parameters.get("on_full") == "grow":
-                self.problems.append(
-                    f"{self.file}: filters.{printable(filter_name)[:60]}: with a store a filter is "
-                    "of kind bloom and keeps its size: leave kind out, and on_full too"
-                )
         self.settings.data = os.path.abspath(self.settings.data)
 
 

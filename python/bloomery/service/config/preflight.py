@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bloomery import errors
 from bloomery.integrations.redis.wire.link import Link
-from bloomery.service.access import users
+from bloomery.service.access.shared_users import user_source
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.durability import quarantine
 from bloomery.service.durability.control import ControlFile
@@ -44,7 +44,10 @@ def examine(config: Configuration) -> None:
 
 def _binding(config: Configuration) -> None:
     bound = binding.addresses(config.settings.host)
-    there = bool(users.load(config.settings.data))
+    try:
+        there = bool(user_source(config.settings).load())
+    except errors.StoreUnavailable:  # which `_store` tells
+        return
     config.problems += binding.check(config.settings, bound, users=there)
 
 

@@ -53,14 +53,13 @@ class Settings:
     # A URL of Redis, where the filters are; without one they are in `data`.
     store: str = _set("", values.line, live=False, secret=True)
     store_prefix: str = _set("bloomery", values.prefix, live=False)
-    store_consistency: str = _set("local", values.one_of("local", "shared"))
-    store_on_outage: str = _set("refuse", values.one_of("refuse", "queue"), live=False)
+    store_consistency: str = _set("local", values.one_of("local", "strong"))
     store_min_replicas: int = _set(0, values.between(0, 100), live=False)
-    store_max_lag_ms: int = _set(5000, values.between(500, 3_600_000))
-    store_max_outage_seconds: int = _set(300, values.between(0, 1 << 31))  # 0: no limit
+    store_max_lag_ms: int = _set(5000, values.between(500, 3_600_000), live=False)
     store_timeout_ms: int = _set(2000, values.between(50, 60_000), live=False)
-    store_stream_entries: int = _set(100_000, values.between(1000, 1 << 30), live=False)
+    store_stream_bytes: int = _set(64 << 20, values.size(1 << 16, 1 << 40), live=False)
     store_replay_seconds: int = _set(60, values.between(1, 3600), live=False)
+    store_bootstrap_seconds: float = _set(5.0, values.between(0.1, 3600, float), live=False)
     tls_cert: str = _set("", values.line, live=False, path=True)
     tls_key: str = _set("", values.line, live=False, path=True)
     tls_handshake_seconds: int = _set(10, values.between(1, 3600), live=False)

@@ -3,10 +3,11 @@ done to it, and bytes.
 
 | operation | bytes |
 |---|---|
-| ADD, REMOVE | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
+| ADD, REMOVE, ADD_NEW | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
 | CREATE, RENAME, COPY, EXPIRE, MERGE, ADJUST | a JSON object (`fields`) |
 | CHUNK | a position, a JSON object and a part of a saved filter (`chunk`) |
-| DROP, CLEAR, ROTATE, COMPACT, TICK | none |
+| DROP, CLEAR, COMPACT, TICK | none |
+| ROTATE | none, or the time at which the generation began that is to be the last but one |
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ class Op(IntEnum):
     COMPACT = 12
     TICK = 13  # time has come for a rotating filter to forget
     ADJUST = 14  # settings of the service's own, as they are from now on; null: the default
+    ADD_NEW = 15  # those keys that are definitely not there; on nodes
+    SUCCEED = 16  # successor: the number of the filter that takes this one's place; on nodes
+
+
+HASHES = frozenset({Op.ADD, Op.REMOVE, Op.ADD_NEW})
+MAKES = frozenset({Op.CREATE, Op.COPY, Op.CHUNK})  # a filter; of CHUNK the first one
 
 
 def fields(**values: Any) -> bytes:

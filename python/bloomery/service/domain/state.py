@@ -10,10 +10,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.filters import creation, saved
 from bloomery.filters.files import Loading
-from bloomery.filters.internals import add_hashes, check_compatible, remove_hashes
+from bloomery.filters.internals import add_hashes, check_compatible, facts, remove_hashes
 from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import Deferral, Deferred
 from bloomery.service.domain.operations import Op, Record, quoted
@@ -76,6 +76,7 @@ class State:
         self.names: Mapping[bytes, Entry] = MappingProxyType(self._names)
         self._shelf: Shelf | None = None
         self.next_id = 1
+        self.numbers_are_drawn = False  # by nodes, and not counted
         self.now = 0.0
         self.on_drop: Callable[[Entry], object] = lambda entry: None
         self._waiting: list[tuple[float, int]] = []  # a heap: when to look at which filter
@@ -101,7 +102,8 @@ class State:
         self._schedule(entry)
         self._show(entry)
 
-    def _remove_entry(self, entry: Entry) -> None:
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out, with its filter."""
         del self._filters[entry.id], self._names[entry.name]
         if self._shelf is not None:
             self._shelf.drop(entry.name)
@@ -207,12 +209,12 @@ class State:
 
     def _new(self, filter_id: int, name: bytes, replace: bool = False) -> None:
         """Raise unless a filter of this number and name can be made."""
-        if filter_id < self.next_id:
+        if filter_id in self.filters or (filter_id < self.next_id and not self.numbers_are_drawn):
             raise errors.InvalidParameter(
                 f"filter number {filter_id} was given before: the next one is {self.next_id}"
             )
         if name in self.names and not replace:
-            raise errors.InvalidParameter(f"there is a filter named {quoted(name)} already")
+            raise errors.FilterExists(f"there is a filter named {quoted(name)} already")
 
     # The operations, each by the name of its code.
 
@@ -224,6 +226,14 @@ class State:
     def _remove(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
         entry.items -= remove_hashes(self.filter_of(entry), data)
+        return entry
+
+    def _add_new(self, filter_id: int, data: bytes) -> Entry:
+        entry = self._entry(filter_id)
+        shelf = _native.Shelf()  # for this only: it knows how to ask and add by hashes
+        shelf.put(b"", self.filter_of(entry), entry.id)
+        answers, _ = shelf.apply(b"", Op.ADD_NEW, data)
+        entry.items += answers.count(1)
         return entry
 
     def _create(self, filter_id: int, data: bytes) -> Entry:
@@ -239,7 +249,7 @@ class State:
         return entry
 
     def _drop(self, filter_id: int, data: bytes) -> None:
-        self._remove_entry(self._entry(filter_id))
+        self.remove(self._entry(filter_id))
 
     def _rename(self, filter_id: int, data: bytes) -> Entry:
         entry, name = (
@@ -248,7 +258,7 @@ class State:
         )
         if name != entry.name:
             if name in self._names:  # as Redis does it
-                self._remove_entry(self._names[name])
+                self.remove(self._names[name])
             self._set_name(entry, name)
         return entry
 
@@ -261,7 +271,7 @@ class State:
         filter = self.filter_of(source)
         copy = self.deferral.run(filter.nbytes, filter.copy)
         if name in self._names:
-            self._remove_entry(self._names[name])
+            self.remove(self._names[name])
         entry = Entry(
             filter_id, name, copy, self.now, source.expires_at, source.items, dict(source.settings)
         )
@@ -309,9 +319,24 @@ class State:
             raise errors.ReadOnlyFilter(
                 f"{quoted(entry.name)} is a {filter.kind} filter: only a rotating one rotates"
             )
+        if data and operations.read_fields(data)["began"] != facts(filter)["generation_started"]:
+            raise errors.InvalidParameter(f"{quoted(entry.name)} has rotated meanwhile")
         entry.items = self.deferral.run(filter.nbytes, partial(_rotated, filter))
         self._schedule(entry)
         return entry
+
+    def _succeed(self, filter_id: int, data: bytes) -> Entry:
+        old, number = self._entry(filter_id), operations.read_fields(data)["successor"]
+        if old.settings.get("successor") != number or number not in self._filters:
+            raise errors.InvalidParameter(f"{quoted(old.name)} has no successor (any more)")
+        new = self._entry(number)
+        new.settings |= kept_settings(old)
+        new.expires_at = old.expires_at
+        name = old.name
+        self.remove(old)
+        self._set_name(new, name)
+        self._schedule(new)
+        return new
 
     def _tick(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
@@ -377,6 +402,19 @@ class State:
         # Before anything is asked of it: by another clock it might forget all it has.
         self.set_clock(replace(entry, filter=filter))
         return entry.loading, filter, int(filter.estimated_count)
+
+
+def kept_settings(entry: Entry) -> dict[str, Any]:
+    """Return the settings of a filter that its successor takes over: those that do not say how a
+    filter is made."""
+    return {name: value for name, value in entry.settings.items() if name not in _OWN_SETTINGS}
+
+
+_OWN_SETTINGS = {
+    "kind",
+    "successor",
+    *(name for names in creation.PARAMETERS.values() for name in names),
+}
 
 
 # What takes long of each operation.

@@ -13,11 +13,14 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability import snapshots
+from bloomery.service.durability.log import Log
 from bloomery.service.engine import Engine
 from bloomery.service.group_commit import GroupCommit
 from bloomery.service.policy.alerts import Alerts
@@ -39,13 +42,14 @@ class SnapshotSchedule:
         *,
         snapshot_number: int,
         replayed: int,
-        disabled: bool = False,
+        elsewhere: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`snapshot_number` is that of the last snapshot, after which so many rows of the log were
-        `replayed` at the start. `disabled`: make none, as on a node, whose filters are in Redis."""
+        `replayed` at the start. `elsewhere`: makes one of a node, which has
+        nothing on its disk."""
         self._engine, self._group_commit, self._alerts = engine, group_commit, alerts
         self._settings, self._data = settings, Path(settings.data)
-        self._disabled = disabled
+        self._elsewhere = elsewhere
         self.snapshot_number = snapshot_number  # of the last one
         self.last_save = time.time()
         self.problem: str | None = None  # of the last one, if it failed
@@ -55,7 +59,7 @@ class SnapshotSchedule:
         self._waited_for = False
         self._again = False
         self._ending = False
-        covered = disabled or (snapshot_number != 0 and replayed == 0)
+        covered = elsewhere is not None or (snapshot_number != 0 and replayed == 0)
         self._seq = engine.log.seq if covered else -1  # the last row that it covers
         self._segment = engine.log.segment
         self._tried = time.monotonic()
@@ -70,7 +74,8 @@ class SnapshotSchedule:
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
             self._waited_for = self._ending
-            self._group_commit.snapshot(running=True)
+            if self._elsewhere is None:
+                self._group_commit.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
             self._task.add_done_callback(self._finished)
         return self._task
@@ -108,9 +113,11 @@ class SnapshotSchedule:
             self.start()
 
     async def _make(self) -> None:
-        if self._disabled:
-            return
         began = time.monotonic()
+        if self._elsewhere is not None:
+            await self._elsewhere()
+            self.last_save, self.seconds = time.time(), time.monotonic() - began
+            return
         number, seq = await self._cut()
         code, stderr, damage = await self._run(snapshots.command(self._data, number))
         if code == snapshots.DAMAGED:
@@ -128,7 +135,7 @@ class SnapshotSchedule:
     async def _cut(self) -> tuple[int, int]:
         """Begin a segment, and close those before, so that another may read them; its number, and
         the last row before it."""
-        log = self._engine.log
+        log = cast("Log", self._engine.log)
         number, seq = await self._group_commit.call(lambda: (log.cut(), log.seq))
         self._segment = number
         await asyncio.to_thread(log.sync)
@@ -195,7 +202,8 @@ class SnapshotSchedule:
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._group_commit.snapshot(running=False)
+        if self._elsewhere is None:
+            self._group_commit.snapshot(running=False)
         if task.cancelled():
             return
         problem = task.exception()

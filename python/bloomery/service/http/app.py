@@ -18,7 +18,7 @@ from bloomery import __version__, errors
 from bloomery.browser import MODULE
 from bloomery.service.http import problems, validation
 from bloomery.service.http.body import key_schemas
-from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance
+from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance, nodes
 from bloomery.service.http.pages import routes as pages
 from bloomery.service.http.problems import Refused
 
@@ -28,7 +28,7 @@ _ABOUT = (
 # Those of keys first: they are asked for most, and found by looking through all in order.
 _ROUTERS = (
     *(keys.router, lookup.router, filters.router, maintenance.router, file.router),
-    *(health.watching, health.router),
+    *(health.watching, health.router, nodes.router),
 )
 
 

@@ -21,7 +21,9 @@ async def authorize(context: Parts, scope: Scope, operation: str, *names: bytes)
     """Raise unless whoever asks may do this to filters of these names; and hear of those that
     another node has just made."""
     check(await authenticate(context, scope), operation, *names)
-    await context.commands.discover(*names)
+    if names:
+        await context.commands.discover(*names)
+        await context.commands.current()
 
 
 def reauthorize(context: Parts, scope: Scope, operation: str, *names: bytes) -> None:

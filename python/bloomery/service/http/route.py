@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
@@ -42,7 +42,7 @@ def commands_of(request: Request) -> Commands:
 
 
 async def apply_to_filters(
-    request: Request, operation: Callable[[Commands], _T], *names: bytes
+    request: Request, operation: Callable[[Commands], Awaitable[_T]], *names: bytes
 ) -> _T:
     """Do something to whole filters; if they are large, others are served meanwhile."""
     commands = commands_of(request)

@@ -54,11 +54,12 @@ def check_query(query: bytes, known: Sequence[str]) -> None:
 
 
 def consistency(scope: Any) -> bool | None:
-    """Whether a request wants Redis to be asked, which knows at once what any node has
-    acknowledged, and not this node's copy; None: it does not say."""
+    """Whether a request wants an answer that has all that any node acknowledged before it; None: it
+    does not say."""
     wanted = QueryParams(scope["query_string"]).get("consistency")
-    if wanted not in (None, "local", "shared"):
+    if wanted not in (None, "local", "strong"):
         raise errors.InvalidRequest(
-            f"consistency is {wanted[:60]!r}, must be local (this node's copy) or shared (Redis)"
+            f"consistency is {wanted[:60]!r}, must be local (this node's copy) or strong "
+            "(that copy, once it has all that any node acknowledged)"
         )
-    return None if wanted is None else wanted == "shared"
+    return None if wanted is None else wanted == "strong"

@@ -31,7 +31,7 @@ from bloomery.service.access.permissions import User
 from bloomery.service.commands import Commands
 from bloomery.service.domain.state import Entry
 from bloomery.service.durability.schedule import SnapshotSchedule
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.group_commit import Turns
 from bloomery.service.lookup.metrics import LookupFigures
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.policy import capacity_of
@@ -89,7 +89,7 @@ class Metrics:
     def __init__(
         self,
         commands: Commands,
-        group_commit: GroupCommit,
+        group_commit: Turns,
         snapshots: SnapshotSchedule,
         publisher: Publisher,
         sampler: Sampler,

@@ -11,6 +11,7 @@ refused are not seen here: the shelf refuses them (`limit`).
 
 from __future__ import annotations
 
+from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op, quoted
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
@@ -157,8 +158,14 @@ class PolicyEnforcer:
         if due > self.engine.state.now or busy:
             self._waiting[entry.id] = due
             return
-        before = entry.filter.estimated_count
-        self.engine.change(Op.ROTATE, entry.id)
+        before, shared = entry.filter.estimated_count, self.engine.shared
+        if shared is not None:
+            self._waiting[entry.id] = self.engine.state.now + 1  # see then whether it was done
+            if not shared.holds_lease:
+                return
+            shared.decide(Op.ROTATE, entry.id, operations.fields(began=started))
+        else:
+            self.engine.change(Op.ROTATE, entry.id)
         forgotten = before - entry.filter.estimated_count
         text = f"{quoted(entry.name)} began a new generation after {keys:,} keys"
         self.alerts.event("rotated", text, entry, keys=keys, forgotten=forgotten)

@@ -30,7 +30,9 @@ from bloomery.service.background import Background
 from bloomery.service.commands import NO_ROOM, Commands
 from bloomery.service.domain.operations import quoted
 from bloomery.service.domain.state import Entry
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.eagerly import eagerly
+from bloomery.service.group_commit import Turns
+from bloomery.service.listing import BUILT
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.policy import capacity_of, policy_of
@@ -39,7 +41,7 @@ _T = TypeVar("_T")
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo")
 SETTLE = 5.0  # seconds
 _MOST = 8  # at once: each has a connection and a filter of its own
-PREFIX = b"\x00rebuild:"
+PREFIX = BUILT
 _BATCH = 10_000  # keys: half a millisecond of the loop
 _UNFINISHED = 3600.0  # seconds without a batch, after which what was built is forgotten
 _ROOM = 1.5  # times as many keys as there are: with a quarter more somebody is warned at once
@@ -68,7 +70,7 @@ class RebuildTask:
     def __init__(
         self,
         commands: Commands,
-        group_commit: GroupCommit,
+        group_commit: Turns,
         background: Background,
         entry: Entry,
         state: Rebuild,
@@ -84,13 +86,14 @@ class RebuildTask:
         self._name = PREFIX + secrets.token_hex(8).encode()
         self._new: Entry | None = None
         self._given_up: str | None = None
+        self._followed = False  # on a node: do the filter's settings name the new one?
         self._source = entry.settings.get("source")
         # Not one of the event loop's threads: the source may hang, and those write the log.
         self._thread = Workers(1, "bloomery-rebuild")
 
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
-        self._create(await self._ask_source(self._count))
+        await self._create(await self._ask_source(self._count))
         await self._group_commit.logged()
         await asyncio.sleep(self._settle)
         self.state.state = "reading"
@@ -107,9 +110,11 @@ class RebuildTask:
             await asyncio.sleep(settled - time.monotonic())
         await self._background.unlocked(self.entry.name)
         self._group_commit.join()
-        self._engine.gather()
+        if self._engine.shared is None:
+            self._engine.gather()
         self._check()
-        new = self._engine.succeed(self.entry)
+        assert self._new is not None
+        new = await self._engine.succeed(self.entry, self._new.id)
         states[new.id], self._new = self.state, None
         self._commands.listing.hidden.discard(self._name)
         await self._group_commit.logged()
@@ -131,7 +136,7 @@ class RebuildTask:
         batches.close()
         return self.state.of * sum(len(forms(key)) for key in batch) // max(1, len(batch))
 
-    def _create(self, keys: int) -> None:
+    async def _create(self, keys: int) -> None:
         commands, old, settings = self._commands, self.entry.filter, self.entry.settings
         wanted = self._capacity
         if wanted is None:
@@ -148,22 +153,25 @@ class RebuildTask:
             more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
         self._group_commit.join()
         self._check()
-        successor = commands.create(self._name, old.kind, capacity=wanted, error_rate=rate, **more)
+        successor = await commands.create(
+            self._name, old.kind, capacity=wanted, error_rate=rate, **more
+        )
         commands.listing.hidden.add(self._name)
         self._new = successor
-        self._postpone_expiry()
-        self._engine.follow(self.entry, successor, self._give_up)
+        await self._postpone_expiry()
+        await self._engine.follow(self.entry, successor, self._give_up)
+        self._followed = self._engine.shared is not None
 
-    def _postpone_expiry(self) -> None:
+    async def _postpone_expiry(self) -> None:
         """Let the new filter expire later than it would: a crash must not leave it for ever."""
         seconds = 2 * self._settle + _UNFINISHED
-        self._commands.expire(self._name, self._engine.state.now + seconds)
+        await self._commands.expire(self._name, self._engine.state.now + seconds)
 
     async def _add(self, batch: list[Any]) -> None:
         keys = [form for key in batch for form in forms(key)]
         self._group_commit.join()
         self._check()
-        answers, refused = self._commands.add(self._name, keys)
+        answers, refused = await self._commands.add(self._name, keys)
         if refused is not None:
             raise errors.FilterFull(
                 f"the source has more keys than the new filter takes ({refused[1]}): rebuild it "
@@ -171,7 +179,7 @@ class RebuildTask:
             )
         if NO_ROOM in answers:
             raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
-        self._postpone_expiry()
+        await self._postpone_expiry()
         self.state.rows += len(batch)
         await self._group_commit.logged()
 
@@ -188,15 +196,17 @@ class RebuildTask:
             raise errors.InvalidParameter("the filter was bound to another source meanwhile")
         if self._new is not None and self._new.id not in self._engine.state.filters:
             raise errors.InvalidParameter("what was built so far was dropped")
+        if self._followed and self.entry.settings.get("successor") is None:
+            raise errors.InvalidParameter("the filter was changed meanwhile, as a whole")
 
-    def forget(self) -> None:
+    async def forget(self) -> None:
         """Release the source, and drop the new filter if it did not take the place."""
         engine = self._engine
         self._thread.submit(self.rows.close)
         engine.give_up(self.entry.id, "the rebuild has ended")
         if self._new is not None and engine.problem is None:
             self._group_commit.join()
-            self._commands.drop(self._new.name)
+            await self._commands.drop(self._new.name)
             self._commands.listing.hidden.discard(self._name)
 
 
@@ -204,7 +214,7 @@ class Rebuilds:
     """The rebuilds that are under way, and how the last one of each filter ended."""
 
     def __init__(
-        self, commands: Commands, group_commit: GroupCommit, background: Background, say: Say
+        self, commands: Commands, group_commit: Turns, background: Background, say: Say
     ) -> None:
         self._commands, self._group_commit, self._background, self._say = (
             commands,
@@ -220,7 +230,7 @@ class Rebuilds:
         left = [name for name, entry in names if name.startswith(PREFIX) and entry.expires_at]
         if left:  # by a crash; one that has no end is somebody's own
             group_commit.join()
-            commands.drop(*left)
+            eagerly(commands.drop(*left))
 
     def of(self, entry: Entry) -> Rebuild | None:
         """How far the rebuild of a filter is, or how the last one ended."""
@@ -236,13 +246,13 @@ class Rebuilds:
     ) -> Rebuild:
         """Begin to build a filter anew; without a capacity, for as many keys as the source has, in
         all their forms, and half as many more, if that is more than before."""
-        entry = self._commands.find(name)
+        entry, engine = self._commands.find(name), self._commands.engine
         kind = getattr(entry.filter, "kind", None)
         if kind not in KINDS:
             raise errors.InvalidParameter(
                 f"{quoted(name)} is a {kind} filter: one of kind {', '.join(KINDS)} can be rebuilt"
             )
-        if entry.id in self._tasks:
+        if entry.id in self._tasks or entry.settings.get("successor") in engine.state.filters:
             raise errors.InvalidParameter(f"{quoted(name)} is being rebuilt already")
         if len(self._tasks) >= _MOST:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")
@@ -276,7 +286,7 @@ class Rebuilds:
             self._say(f"{name} was rebuilt of {state.rows:,} keys in {took:.1f} s")
         finally:
             state.ended_at = time.time()
-            work.forget()
+            await work.forget()
 
     async def stop(self) -> None:
         """End: the filters stay as they are."""

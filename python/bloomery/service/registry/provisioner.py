@@ -19,7 +19,7 @@ from bloomery.filters.creation import PARAMETERS, class_of
 from bloomery.service.access.audit import Audit
 from bloomery.service.background import Background
 from bloomery.service.commands import Commands
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.group_commit import Turns
 from bloomery.service.observe import logs
 from bloomery.service.registry.publisher import row_of
 from bloomery.service.registry.tables import CONFIG
@@ -41,7 +41,7 @@ class Provisioner:
     def __init__(
         self,
         commands: Commands,
-        group_commit: GroupCommit,
+        group_commit: Turns,
         background: Background,
         writer: RegistryWriter,
         audit: Audit,

@@ -1,283 +1,449 @@
-"""A node: a server without filters of its own. It has a copy of those in Redis, follows what others
-add, answers from the copy, and writes through.
+"""A node: the same server as one alone, with another log. It applies a stream of Redis that all
+nodes share, answers from what that makes, and appends what its clients write.
 
-What it promises: a key that any node acknowledged is found by every node that is ready, after the
-lag at the latest; at once by who asks with `consistency=shared`.
+    turns ──Write──> ┌──────┐ ──Append, Fetch, …──> RedisLog
+    reads ─Strong──> │ core │ <──Appended, Fetched, …──
+                     └──────┘ ──Reply, Answer, Refuse──> clients
+
+The core (`core/`) decides everything and does no I/O; here are the tasks that do.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
+import gc
+import itertools
+import json
+import os
+import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
-from bloomery import errors
-from bloomery.integrations.redis.wire.link import Link
+from bloomery import _native, errors
+from bloomery.filters import creation, saved
 from bloomery.service.config.settings import Settings
+from bloomery.service.domain import operations
+from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry
-from bloomery.service.engine import Engine
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.engine import NO_ROOM, Engine, Outcome
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.replication.apply import StreamApplier
-from bloomery.service.replication.catalogue import Catalogue
-from bloomery.service.replication.lifecycle import Control, Expired
-from bloomery.service.replication.loader import Loader
-from bloomery.service.replication.log import StoreLog
-from bloomery.service.replication.outbox import Outbox
-from bloomery.service.replication.sender import Sender
-from bloomery.service.replication.shared import Filters, Recent
-from bloomery.service.replication.tail import Tail
+from bloomery.service.replication import dumps
+from bloomery.service.replication.core import messages as m
+from bloomery.service.replication.core.ledger import UNIT, Member
+from bloomery.service.replication.core.node import Options, ReplicationCore
+from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
+from bloomery.service.replication.redis_log.log import LogAction, RedisLog
+from bloomery.service.replication.replica import FilterReplica
+from bloomery.service.replication.turns import SharedTurns
+from bloomery.storage import files, memory
 
-_TURN = 0.0005  # seconds that a thread may go on while another waits
-_HEARD = 2.0  # seconds after which it has heard of a drop
-_STOPPING = 1.0  # seconds for the tail to end
+VERSION = 1  # which operations this bloomery knows
+_TICK = 0.02  # seconds
+_LONG = 1e9  # seconds
+_SAVING = 600.0  # seconds that who asks for a snapshot waits
+_FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
+_STOPPING = 1.0  # seconds for what is under way to end
 
 
 class Node:
-    """The link between a server and its store."""
+    """The link between a server and the log that it shares with others."""
 
     def __init__(
-        self, settings: Settings, say: Say, alerts: Alerts, *, accept_loss: bool = False
+        self,
+        settings: Settings,
+        say: Say,
+        alerts: Alerts,
+        describe: Callable[[], dict[str, Any]] = dict,
     ) -> None:
+        """`describe` returns what the other nodes are told of this one."""
+        self.id = secrets.token_bytes(8)
         self.settings, self.say, self.alerts = settings, say, alerts
-        self.accept_loss = accept_loss
-        self.loop = asyncio.get_running_loop()
-        self.catalogue = Catalogue(settings.store_prefix, settings.store_stream_entries)
-        self.filters = Filters()
-        self.recent = Recent(settings.store_replay_seconds)
-        timeout = settings.store_timeout_ms / 1000
-        self.link = Link(settings.store, timeout=timeout)
-        self.tail_link = Link(settings.store, timeout=timeout)
-        queued = settings.store_on_outage == "queue"
-        self.outbox = Outbox(Path(settings.data, "outbox")) if queued else None
-        self.sender = Sender(
-            self.link,
-            self.catalogue,
-            self.filters,
-            self.recent,
-            min_replicas=settings.store_min_replicas,
-            timeout_ms=settings.store_timeout_ms,
-            on_loss=self.damage,
-        )
-        self.log = StoreLog(
-            self.sender,
-            self.filters,
-            outbox=self.outbox,
-            is_down=lambda: self.down_since is not None,
-        )
-        self.mirror = StreamApplier(self)
-        self.control = Control(self, self.mirror.adopted)
-        self.loader = Loader(self, self.mirror)
-        self.tail = Tail(self, self.mirror, self.loader)
-        self.expired = Expired(self, self.tail.load_again)
+        self.broken = ""  # why this node cannot follow any more
         self.down_since: float | None = None  # since when Redis does not answer (monotonic)
         self.why = "it has not been asked yet"
-        self.current_at = 0.0  # at this moment (monotonic) all that others had added was here
-        self.aside = False  # is Redis to be asked, since the copy is too old?
-        self.broken = ""  # why the copy cannot be whole
-        self.damaged = False  # has Redis lost a string?
-        # Three threads take turns: Python's own 5 ms were what others' adds waited for.
-        sys.setswitchinterval(_TURN)
+        self.loads = 0
+        self._describe = describe
+        self._log = RedisLog(
+            settings.store,
+            settings.store_prefix,
+            timeout=settings.store_timeout_ms / 1000,
+            min_replicas=settings.store_min_replicas,
+            wait=min(1.0, settings.store_max_lag_ms / 4000),
+        )
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reads: dict[int, asyncio.Future[None]] = {}
+        self._read_numbers = itertools.count(-1, -1)  # turns have those above 0
         self._caught_up = asyncio.Event()
-        self._started = False
-        self._going_on: asyncio.Future[None] | None = None
-        self._vanished: dict[int, float] = {}  # since when a filter is not in the catalogue
+        self._saved: asyncio.Future[None] | None = None  # who waits for a snapshot
+        self._ticking: asyncio.Task[None] | None = None
 
     # Set by follow().
     engine: Engine
-    group_commit: GroupCommit
+    turns: SharedTurns
+    core: ReplicationCore
 
-    def follow(self, engine: Engine, group_commit: GroupCommit) -> None:
-        """Serve this engine, whose operations are done in Redis first (`control.before`)."""
-        self.engine, self.group_commit = engine, group_commit
-        engine.before_change.subscribe(self.control.before)
+    def follow(self, engine: Engine) -> SharedTurns:
+        """Have this engine do what the log says; the turns that write to it."""
+        self.engine, engine.shared = engine, self
+        engine.shelf.deferring = True
+        engine.state.numbers_are_drawn = True
+        settings = self.settings
+        options = Options(
+            version=VERSION,
+            confirm=settings.store_min_replicas > 0,
+            max_lag=settings.store_max_lag_ms / 1000,
+            write_timeout=settings.store_timeout_ms / 1000,
+            retain=float(settings.store_replay_seconds),
+            bootstrap=settings.store_bootstrap_seconds,
+        )
+        self.core = ReplicationCore(self.id, lambda: FilterReplica(engine), options, self._about)
+        self.turns = SharedTurns(engine, self._submit)
         engine.on_begin.subscribe(self._watch)
-        engine.on_drop.subscribe(self._forget)
+        return self.turns
 
     async def start(self) -> None:
-        """Return when the copy is whole."""
-        self.tail.start()
+        """Return when this node has all that the log has."""
+        self._ticking = asyncio.create_task(self._tick())
         await self._caught_up.wait()
-        if self.outbox is not None and self.outbox.keys:
-            for adds in self.outbox.waiting():  # of a process before: Redis has never had it
-                for uid, hashes in adds:
-                    self.mirror.add({uid: [hashes]})
-        self._started = True
-        await self._go_on()
+
+    async def save(self) -> None:
+        """Return when Redis has a snapshot of now, by this node if it decides for all; else the one
+        that does makes them."""
+        if not self.holds_lease:
+            return
+        if self._saved is None:
+            self._saved = self._loop.create_future()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._saved), _SAVING)
+        except asyncio.TimeoutError:
+            raise errors.SnapshotFailed("Redis has no snapshot yet: see the log") from None
+
+    def introduce(self) -> None:
+        """Tell the other nodes where clients find this one."""
+        self.core.introduce()
 
     async def stop(self) -> None:
-        """Follow no more. The thread may be loading a large filter, or waiting for a Redis that
-        does not answer: that is not waited for, and ends with the process."""
-        self.tail.stop()
-        await asyncio.to_thread(self.tail.join, _STOPPING)
+        """Follow no more; what is under way has a moment to end."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self.broken = self.broken or "it is stopped"
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOPPING)
+        await self._log.close()
 
-    def close(self) -> None:
-        """Let go of Redis and of the disk, when nothing is written any more."""
-        if self.outbox is not None:
-            self.outbox.close()
-        self.link.close()
-        self.tail_link.close()
+    async def _tick(self) -> None:
+        while True:
+            # A snapshot costs as much as there are filters: not for less than half of that.
+            stream = max(self.settings.store_stream_bytes, _native.memory_used() // 2)
+            self.core.set_snapshot_entries(1 if self._saved is not None else stream // UNIT)
+            self._step(m.Tick())
+            await asyncio.sleep(_TICK)
+
+    # What the server asks of it.
+
+    @property
+    def may_answer(self) -> bool:
+        """Is the copy recent enough for who wants this node's own answers?"""
+        return not self.broken and self.core.may_answer(time.monotonic())
+
+    @property
+    def holds_lease(self) -> bool:
+        """Does this node decide for all?"""
+        return not self.broken and self.core.holds_lease
+
+    async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
+        """Do an operation on all nodes; the entry that it was done to, if it is still there."""
+        self._check()
+        self._check_memory(op, data)
+        entry: Entry | None = await self.turns.note(op, filter_id, data)
+        return entry
+
+    async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
+        """Add or remove keys on all nodes: a byte for each."""
+        self._check()
+        if self._is_full and op != Op.REMOVE and self._grows(name):
+            return bytes([NO_ROOM]) * len(keys), None
+        return await self.turns.note_keys(name, op, keys)
+
+    # Memory: a write that is in the log must be applied, by every node. So what is too large is
+    # refused where it comes in, and what is applied goes beyond the limit if it must.
+
+    @property
+    def _is_full(self) -> bool:
+        limit = self.settings.maxmemory
+        return bool(limit) and _native.memory_used() >= limit
+
+    def _grows(self, name: bytes) -> bool:
+        entry = self.engine.state.names.get(name)
+        return entry is not None and getattr(entry.filter, "kind", "bloom") not in _FIXED
+
+    def _check_memory(self, op: Op, data: bytes) -> None:
+        """Raise NotEnoughMemory unless there is memory for the filter that an operation makes."""
+        nbytes = 0
+        if op == Op.CREATE:
+            settings = operations.read_fields(data)["settings"]
+            nbytes = creation.create(dict(settings), self.engine.state.clock).nbytes
+        elif op == Op.COPY:
+            source = self.engine.state.filters.get(operations.read_fields(data)["source"])
+            nbytes = 0 if source is None or source.filter is None else source.filter.nbytes
+        elif op == Op.CHUNK:
+            position, fields, part = operations.read_chunk(data)
+            if position == 1 and fields["format"] == "bloomery":
+                nbytes = saved.expect(part[: files.HEADER_BYTES])[1]
+        memory.check(nbytes)
+        limit = self.settings.maxmemory
+        if nbytes and limit and _native.memory_used() + nbytes > limit:
+            raise errors.NotEnoughMemory(
+                f"a filter of {nbytes:,} bytes has no room in maxmemory ({limit:,} bytes)"
+            )
+
+    async def catch_up(self) -> None:
+        """Return when this copy has all that was acknowledged before; else StoreUnavailable."""
+        self._check()
+        number = next(self._read_numbers)
+        future = self._reads[number] = self._loop.create_future()
+        self._step(m.StrongRead(number))
+        try:
+            await future
+        finally:
+            self._reads.pop(number, None)
+
+    def decide(self, op: Op, filter_id: int, data: bytes) -> None:
+        """As the one that decides for all: do an operation that no client asked for. It counts only
+        if this node still decides when it is applied."""
+        self._step(m.Decide(_native.pack_records([(filter_id, op, data)])))
+
+    def _check(self) -> None:
+        if self.broken:
+            raise errors.StoreUnavailable(f"this node cannot follow the others: {self.broken}")
+
+    def _submit(self, number: int, payload: bytes) -> None:
+        if self.broken:
+            self.turns.refused(number, errors.StoreUnavailable(self.broken))
+        else:
+            self._step(m.Write(number, payload))
+
+    def _watch(self) -> None:
+        """At the start of each turn: native code must not answer from a copy that is too old."""
+        strong = self.settings.store_consistency == "strong"
+        bypassed = strong or not self.may_answer or self._is_full
+        if bypassed is not self.engine.shelf.bypassed:
+            self.engine.shelf.bypassed = bypassed
 
     # How it is.
 
-    @property
-    def stale(self) -> bool:
-        """Has it not heard of the others for too long?"""
-        behind = time.monotonic() - self.current_at
-        return behind * 1000 > self.settings.store_max_lag_ms
+    def unfit(self) -> str | None:
+        """Why it should not be asked now; None if it may."""
+        if self.broken:
+            return self.broken
+        if self.core.ready:
+            return None
+        if self.down_since is not None:
+            return f"Redis does not answer: {self.why}"
+        return "behind the other nodes"
 
     @property
     def refuses_writes(self) -> bool:
-        """Is Redis away, and is nothing queued for it?"""
-        return self.down_since is not None and self.outbox is None
+        """Is Redis away?"""
+        return self.down_since is not None
 
-    def unfit(self) -> str | None:
-        """Why it should not be asked now; None if it may."""
-        settings = self.settings
-        if self.broken:
-            return self.broken
-        if self.down_since is None:
-            return "behind the other nodes" if self.stale else None
-        # Since it last heard of the others: it may have been stopped before it missed Redis.
-        away = time.monotonic() - min(self.down_since, self.current_at)
-        most = settings.store_max_outage_seconds
-        if most and away > most:
-            return f"Redis has not answered for {away:.0f} s: {self.why}"
-        return None
+    @property
+    def lag(self) -> float:
+        """For how many seconds this node has not known that it has all; infinite: it never did."""
+        fresh = self.core.fresh
+        return float("inf") if fresh is None else max(0.0, time.monotonic() - fresh)
 
-    def mark(self, exactly: bool) -> bytes:
-        """What is said beside an answer: who gave it, and how old it may be."""
-        if self.down_since is not None:
-            since = min(self.down_since, self.current_at)
-            return b"local; store=down; seconds=%.1f" % (time.monotonic() - since)
-        if exactly:
-            return b"shared"
-        return b"local; seconds=%.3f" % max(0.0, time.monotonic() - self.current_at)
+    def mark(self, strong: bool) -> bytes:
+        """What is said beside an answer: how old it may be."""
+        return b"strong" if strong else b"local; seconds=%.3f" % self.lag
+
+    def members(self) -> list[dict[str, Any]]:
+        """The nodes that were heard of within a minute, as they told of themselves."""
+        at = self.core.history.at
+        now_ms = at.position.ms if at is not None else 0
+        return [
+            _described(node, member, now_ms, here=node == self.id, core=self.core)
+            for node, member in self.core.ledger.present(now_ms).items()
+        ]
 
     def figures(self) -> dict[str, float | None]:
         """What is measured of it."""
-        away = self.down_since
+        now = time.monotonic()
         return {
-            "up": float(away is None),
-            "outage_seconds": 0.0 if away is None else time.monotonic() - away,
-            "behind_seconds": max(0.0, time.monotonic() - self.current_at),
-            "lag_seconds": self.mirror.lag,
-            "loads": float(self.loader.loads),
-            "restores": float(self.loader.restores),
-            "written_keys": float(self.sender.written),
-            "waiting_keys": float(sum(len(hashes) // 8 for _, hashes in self.log.pending)),
-            "queued_keys": None if self.outbox is None else float(self.outbox.keys),
+            "up": float(self.down_since is None),
+            "outage_seconds": 0.0 if self.down_since is None else now - self.down_since,
+            "behind_seconds": None if self.core.fresh is None else self.lag,
+            "loads": float(self.loads),
+            "entries": float(self.core.ledger.count),
+            "nodes": float(len(self.members())),
+            "holds_lease": float(self.holds_lease),
         }
 
-    async def pass_second(self) -> None:
-        """Each second, if Redis is there: send what waits on the disk, take out what is over."""
-        if self.down_since is None:
-            self.expired.begin()
-            if min(self._vanished.values(), default=time.monotonic()) < time.monotonic() - _HEARD:
-                self.damage()
-        if self.log.may_drain and self.down_since is None:
-            await self.group_commit.call(self.log.retry)
+    def _about(self) -> bytes:
+        """What is told to the other nodes."""
+        at, lag = self.core.history.at, self.lag
+        place = "" if at is None else f"{at.position.ms}-{at.position.seq}"
+        about = {"position": place, "lag_seconds": round(lag, 3) if lag < _LONG else None}
+        return json.dumps({**about, **self._describe()}).encode()
 
-    def require_link(self) -> None:
-        """Raise StoreUnavailable at once where it is known that Redis does not answer."""
-        if self.down_since is not None:
-            raise errors.StoreUnavailable(self.why)
+    # The core, and what it wants done.
 
-    def _watch(self) -> None:
-        """At the start of each turn: a process that was stopped must not answer from an old copy.
-        While Redis is known to be away nobody writes, and the copy is all there is."""
-        self.aside = self.stale and self.down_since is None
-        aside = self.aside or self.settings.store_consistency == "shared"
-        if aside is not self.engine.shelf.bypassed:
-            self.engine.shelf.bypassed = aside
-
-    # Between the event loop and the other threads.
-
-    def call(self, what: Callable[..., Any], *args: Any) -> None:
-        """Let the event loop do something."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self.loop.call_soon_threadsafe(what, *args)
-
-    def ask(self, what: Callable[..., Any], *args: Any) -> Any:
-        """Let the event loop do something, and wait for what comes of it; in another thread."""
-        done: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(what(*args))
-            except BaseException as problem:  # noqa: BLE001  # whoever waits is told
-                done.set_exception(problem)
-
-        self.call(run)
-        return done.result(60)
-
-    def lost(self, problem: errors.BloomeryError) -> None:
-        """Redis does not answer. (If it does, and says what cannot be, others may go on: then this
-        copy is not answered from when it gets too old.)"""
-        if not isinstance(problem, errors.StoreUnavailable):
-            if str(problem) != self.why:
-                then = "" if self.loader.loads else ": this node waits for it"
-                self.say(f"following the store: {problem}{then}", level="error")
-            self.why = str(problem)
+    def _step(self, event: m.Event) -> None:
+        if self.broken:
             return
-        self.why = str(problem)
+        try:
+            actions = self.core.step(event, time.monotonic())
+        except Exception as problem:  # noqa: BLE001  # the copy may be half changed
+            self._break(f"{type(problem).__name__}: {problem}")
+            self.say("this node cannot go on", level="error", problem=problem)
+            return
+        for action in actions:
+            self._do(action)
+
+    def _do(self, action: m.Action) -> None:
+        match action:
+            case m.Reply():
+                self.turns.applied(action.request, action.result)
+            case m.Answer():
+                future = self._reads.get(action.request)
+                if future is not None and not future.done():
+                    future.set_result(None)
+            case m.Refuse():
+                self._refuse(action)
+            case m.SetReady():
+                if action.ready:
+                    self._caught_up.set()
+            case m.Stop():
+                self._break(action.reason)
+            case m.SaveSnapshot():
+                self._start(self._save(action, self._fork(action)))
+            case m.LoadSnapshot():
+                self._start(self._load(action))
+            case _:
+                self._start(self._perform(action))
+
+    def _refuse(self, action: m.Refuse) -> None:
+        problem = errors.StoreUnavailable(action.reason)
+        if action.request > 0:
+            self.turns.refused(action.request, problem)
+        else:
+            future = self._reads.get(action.request)
+            if future is not None and not future.done():
+                future.set_exception(problem)
+
+    def _start(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _perform(self, action: LogAction) -> None:
+        try:
+            event = await self._log.perform(action)
+        except errors.BloomeryError as problem:  # what is there cannot be applied, nor left out
+            self._break(str(problem))
+            return
+        if isinstance(event, (m.Failed, m.Refused)):
+            self._missed(self._log.problem)
+        elif self.down_since is not None:
+            self._found()
+        self._step(event)
+        if isinstance(action, m.SwapManifest):
+            self._tell_saved(isinstance(event, m.Done) and event.done)
+
+    def _tell_saved(self, done: bool) -> None:
+        """Tell who waits for a snapshot."""
+        waiting, self._saved = self._saved, None
+        if waiting is None or waiting.done():
+            return
+        if done:
+            waiting.set_result(None)
+        else:
+            waiting.set_exception(errors.SnapshotFailed("Redis did not take it: try again"))
+            waiting.exception()  # nobody may wait any more
+
+    def _missed(self, why: str) -> None:
+        self.why = why
         if self.down_since is None:
             self.down_since = time.monotonic()
-            then = "answers are this node's own" if self.loader.loads else "this node waits for it"
-            self.alerts.begin("store-unavailable", f"{self.why}: {then}")
-            self.tail.look_soon()
+            self.alerts.begin("store-unavailable", f"{why}: nothing can be written")
 
-    def stumbled(self, problem: Exception) -> None:
-        """Something nobody expected."""
-        self.say("following the store failed", level="error", problem=problem)
+    def _found(self) -> None:
+        self.down_since = None
+        self.alerts.end("store-unavailable", "Redis answers again")
 
-    def found(self) -> None:
-        """Redis answers."""
-        if self.down_since is not None:
-            self.down_since = None
-            self.alerts.end("store-unavailable", "Redis answers again")
-        elif self.outbox is None or not self.outbox.keys:
+    def _break(self, reason: str) -> None:
+        """Follow no more: nothing that this node has can be relied on."""
+        self.broken = reason
+        self.alerts.begin("store-unavailable", f"this node cannot follow the others: {reason}")
+        problem = errors.StoreUnavailable(reason)
+        for future in self._reads.values():
+            if not future.done():
+                future.set_exception(problem)
+        self.turns.refuse_all(problem)
+        self._caught_up.set()  # who waits sees that it is unfit
+
+    # Snapshots.
+
+    def _fork(self, action: m.SaveSnapshot) -> int:
+        """Begin a process that has the filters as they are now, and writes them to Redis."""
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            gc.disable()  # it would touch, and so copy, every page
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # connections of this node's clients too
+            os.nice(10)
+            parts = dumps.dump(self.engine.state, action.ledger)
+            write_chunks(self.settings.store, self.settings.store_prefix, action.snapshot.id, parts)
+            code = 0
+        finally:
+            os._exit(code)
+
+    async def _save(self, action: m.SaveSnapshot, pid: int) -> None:
+        _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+        if status:
+            self.say("a snapshot could not be written to Redis", level="warning")
+            self._tell_saved(False)
+        self._step(m.Done(action.ref, True) if status == 0 else m.Failed(action.ref))
+
+    async def _load(self, action: m.LoadSnapshot) -> None:
+        try:
+            entries, now, ledger = await asyncio.to_thread(self._read, action.snapshot.id)
+        except errors.CorruptData as problem:
+            self.say(f"a snapshot in Redis is damaged: {problem}", level="error")
+            self._step(m.SnapshotMissing(action.ref))
             return
-        if not self._started:
-            return  # filters that wait for keys may not be here yet
-        if self._going_on is None or self._going_on.done():
-            self._going_on = asyncio.ensure_future(self._go_on())
+        except errors.BloomeryError as problem:
+            self._missed(str(problem))
+            self._step(m.Failed(action.ref))
+            return
+        self.loads += 1
+        self._step(m.SnapshotLoaded(action.ref, FilterReplica(self.engine, entries, now), ledger))
 
-    async def _go_on(self) -> None:
-        """Take writes again, and send what waited."""
-        await self.group_commit.retry()
-        await self.pass_second()
+    def _read(self, id: bytes) -> tuple[list[Entry], float, bytes]:
+        return dumps.load(read_chunks(self.settings.store, self.settings.store_prefix, id))
 
-    def damage(self) -> None:
-        """Redis has lost a string: this node has its bits."""
-        self.damaged = True
-        self.tail.look_soon()
 
-    def vanished(self, uid: int) -> None:
-        """A filter is not in the catalogue: others have dropped it, and the stream will tell; if it
-        does not, Redis has lost it."""
-        self._vanished.setdefault(uid, time.monotonic())
-        self.tail.look_soon()
-
-    def mended(self) -> None:
-        """Redis has what it had lost."""
-        self.damaged = False
-        self._vanished.clear()
-
-    def caught_up(self, at: float) -> None:
-        """At this moment (monotonic) nobody had added what is not here."""
-        self.current_at = at
-        self._caught_up.set()
-
-    def _forget(self, entry: Entry) -> None:
-        shared = self.filters.forget(entry.id)
-        self._vanished.pop(0 if shared is None else shared.listed.uid, None)
-        expired = entry.expires_at is not None and entry.expires_at <= self.engine.state.now
-        if shared is not None and expired:
-            self.expired.add(shared.listed)
+def _described(
+    node: bytes, member: Member, now_ms: int, *, here: bool, core: ReplicationCore
+) -> dict[str, Any]:
+    """A node, ready for JSON."""
+    try:
+        about = json.loads(member.about or b"{}")
+    except ValueError:
+        about = {}
+    return {
+        "id": node.hex(),
+        "here": here,
+        "holds_lease": node == core.ledger.holder,
+        "operations": member.version,
+        "since": member.since / 1000,
+        "heard_seconds_ago": max(0.0, (now_ms - member.heard) / 1000),
+        **(about if isinstance(about, dict) else {}),
+    }

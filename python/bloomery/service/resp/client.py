@@ -118,7 +118,8 @@ class ClientState:
     # Commands of a transaction that has begun; None: there is none.
     queue: list[list[bytes]] | None = None
     queued_bytes: int = 0
-    shared: bool | None = None  # does it want answers of the store? None: as the server is set
+    # On a node: must reads see all that any node acknowledged? None: as the server is set.
+    strong: bool | None = None
     executing: bool = False  # is EXEC under way?
     spoiled: bool = False  # one of them was wrong: EXEC will refuse
     # Names that WATCH gave, and how their filters were then.
@@ -176,7 +177,7 @@ class ClientState:
     def observe(self) -> None:
         """Choose which commands native code hands to Python instead of doing them at once."""
         user = self.user
-        self.session.watched = user is None or self.queue is not None or bool(self.shared)
+        self.session.watched = user is None or self.queue is not None or bool(self.strong)
         # This also forgets what was permitted before.
         self.session.restricted = user is None or user.role < Role.WRITE or not user.everything
 
@@ -186,13 +187,11 @@ class ClientState:
             self.session.permit(name, self.user.role >= Role.WRITE)
 
     @property
-    def asks_store(self) -> bool:
-        """Whether the client wants answers from Redis, not from this node's copy."""
-        return self.context.commands.asks_store(self.shared)
-
-    def waits(self, items: Sequence[object]) -> bool:
-        """Whether a command about these filters has to wait; else it is done at once."""
-        return self.asks_store or self.slices(items)
+    def waits_for_others(self) -> bool:
+        """On a node: whether a read must wait until its copy has what others wrote."""
+        shared = self.context.engine.shared
+        commands = self.context.commands
+        return shared is not None and (commands.is_strong(self.strong) or not shared.may_answer)
 
     def slices(self, items: Sequence[object]) -> bool:
         """Are these so many that others are to have their turn in between? Not in a transaction,

@@ -270,6 +270,16 @@ class RespConnection(asyncio.Protocol):
         if (self.held or self.ended or self.session.waiting) and not self.busy:
             self.go_on()
 
+    def answer(self, results: list[Any]) -> None:
+        """On a node: reply with the results of what was written, and go on."""
+        self.session.answer(
+            [
+                encode(failure_of(one), 2) if isinstance(one, errors.BloomeryError) else one
+                for one in results
+            ]
+        )
+        self.release(None)
+
     def send(self) -> None:
         """Let the replies of this turn go out."""
         self.joined = False

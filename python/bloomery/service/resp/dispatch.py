@@ -18,6 +18,7 @@ from bloomery.service.resp.handlers import (
     info,
     introspection,
     keyspace,
+    nodes,
     restore,
     session,
     transactions,
@@ -29,7 +30,7 @@ from bloomery.service.resp.table import Command
 # Importing them has entered their commands into the table.
 HANDLERS = (
     *(bf, bf_lookup, bf_reserve, bf_maintenance, introspection, cf, session, config, info),
-    *(keyspace, restore, transactions),
+    *(keyspace, nodes, restore, transactions),
 )
 
 
@@ -47,8 +48,9 @@ def dispatch(client: ClientState, words: list[bytes]) -> Awaitable[None] | None:
         else:
             write = command.write
             names = _names(client, command, words)
-            if client.context.background.is_locked(names):
-                value = _when_free(names, client, command, words)
+            waits = bool(names) and not write and client.waits_for_others
+            if waits or client.context.background.is_locked(names):
+                value = _when_free(names, client, command, words, current=waits)
             else:
                 value = invoke(client, command, words)
     except Exception as problem:  # noqa: BLE001  # a client must not end the others' server
@@ -70,9 +72,12 @@ def _names(client: ClientState, command: Command, words: list[bytes]) -> list[by
 
 
 async def _when_free(
-    names: list[bytes], client: ClientState, command: Command, words: list[bytes]
+    names: list[bytes], client: ClientState, command: Command, words: list[bytes], current: bool
 ) -> Any:
-    """Run a command when nobody works on its filters."""
+    """Run a command when nobody works on its filters; and, for one that reads on a node, when that
+    node's copy is `current`."""
+    if current:
+        await client.context.commands.current(client.strong)
     await client.context.background.unlocked(*names)
     client.context.group_commit.join()
     value = invoke(client, command, words)

@@ -28,18 +28,33 @@ def invoke(client: ClientState, command: Command, words: list[bytes], now: bool 
 
 
 def invoke_queued(client: ClientState, words: list[bytes]) -> Any:
-    """Run a command of a transaction: its value, or its error."""
+    """Run a command of a transaction: its value, or its error; on a node, what is to be waited
+    for."""
     try:
         command = table.find(words)
         authorize.check(client, command, words)  # again: what one may can change before EXEC
         value = invoke(client, command, words, now=True)
     except Exception as problem:  # noqa: BLE001  # a client must not end the others' server
         return error_reply(client.context, problem)
+    if isinstance(value, Awaitable) and client.context.engine.shared is not None:
+        return _awaited(client, command, words, value)
     if isinstance(value, Awaitable):
         authorize.note(client, command, words, "failed")
         getattr(value, "close", lambda: None)()
         return Failure("ERR Command not allowed inside a transaction: it takes long")
     return value
+
+
+async def _awaited(
+    client: ClientState, command: Command, words: list[bytes], value: Awaitable[Any]
+) -> Any:
+    try:
+        reply = await value
+    except Exception as problem:  # noqa: BLE001  # as above
+        authorize.note(client, command, words, "failed")
+        return error_reply(client.context, problem)
+    authorize.note(client, command, words, "done")
+    return reply
 
 
 def error_reply(context: Parts, problem: Exception) -> Failure:

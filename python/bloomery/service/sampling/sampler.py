@@ -19,7 +19,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 from bloomery.service.events import Event
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.group_commit import Turns
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.forecast import in_words
@@ -43,7 +43,7 @@ class Sampler:
     def __init__(
         self,
         engine: Engine,
-        group_commit: GroupCommit,
+        group_commit: Turns,
         lookups: Lookups,
         publisher: Publisher,
         settings: Settings,

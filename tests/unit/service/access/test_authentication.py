@@ -10,7 +10,7 @@ import pytest
 from bloomery import errors
 from bloomery.service.access.authentication import Access
 from bloomery.service.access.permissions import Role
-from bloomery.service.access.users import Account, changing, hash_password
+from bloomery.service.access.users import Account, UserFile, changing, hash_password
 
 PASSWORD = "correct horse battery staple"
 
@@ -25,7 +25,7 @@ def test_failures_elsewhere_lock_nobody_out(tmp_path: Path) -> None:
     async def script() -> None:
         before = asyncio.all_tasks()
         say, note = lambda *_, **__: None, lambda *_: None
-        access = Access(tmp_path, say, note, remembered=0.0)
+        access = Access(UserFile(tmp_path), say, note, remembered=0.0)
 
         async def log_in(password: str, address: str) -> str:
             return (await access.log_in("ann", password, address, door="resp")).user.name

@@ -1,7 +1,6 @@
 """Filters of a configuration file: what is right, and what is wrong and where."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,12 +88,3 @@ def test_filters_are_sections(tmp_path: Path, filters: str) -> None:
     """What is no section is refused."""
     (problem,) = configured(tmp_path, filters).problems
     assert "section" in problem or "must be a" in problem or "there is no setting" in problem
-
-
-@pytest.mark.parametrize("own", [{"kind": "counting"}, {"policy": "grow"}])
-def test_with_a_store_filters_are_plain(tmp_path: Path, own: dict[str, Any]) -> None:
-    """A filter that Redis cannot have is refused before the server starts."""
-    (name, value) = next(iter(own.items()))
-    text = f'store = "redis://h"\n[filters.seen]\ncapacity = 1\n{name} = "{value}"'
-    (problem,) = configured(tmp_path, text).problems
-    assert "filters.seen: with a store a filter is of kind bloom" in problem

@@ -38,6 +38,18 @@ def test_adding_counts_what_is_new(kind: str) -> None:
     assert entry.items == (40 if kind == "rediscuckoo" else 20)
 
 
+@every_kind
+def test_adding_what_is_new_leaves_the_rest_as_it_is(kind: str) -> None:
+    """ADD_NEW takes keys once, also where copies are counted, and those that come twice in it."""
+    state = State()
+    entry, other = create(state, kind), create(state, kind, "other")
+    state.apply(Op.ADD, other.id, hashes(1, 40, kind), NOW)
+    state.apply(Op.ADD_NEW, entry.id, hashes(1, 20, kind), NOW)
+    state.apply(Op.ADD_NEW, entry.id, hashes(1, 40, kind) * 2, NOW)
+    assert entry.items == other.items == 40
+    assert entry.filter.to_bytes() == other.filter.to_bytes()
+
+
 @pytest.mark.parametrize("kind", REMOVING)
 def test_removing_undoes_adding(kind: str) -> None:
     """Where keys can be removed, removing one that was added makes it new again."""
@@ -73,7 +85,7 @@ def test_names_and_numbers_are_given_once() -> None:
     """A name that is taken and a number that was given before are refused."""
     state = State()
     create(state, "bloom")
-    with pytest.raises(errors.InvalidParameter, match="named 'one' already"):
+    with pytest.raises(errors.FilterExists, match="named 'one' already"):
         create(state, "bloom")
     state.apply(Op.DROP, 1, b"", NOW)
     assert not state.names

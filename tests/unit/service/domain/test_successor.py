@@ -15,6 +15,7 @@ from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.log import Log, Row
 from bloomery.service.durability.replay import replay
+from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 
 OLD, NEW = b"seen", b"\x00new"
@@ -36,10 +37,10 @@ class Served:
 
     def follow(self, kind: str, **settings: Any) -> tuple[Entry, Entry]:
         """A small filter and a larger one that is to replace it."""
-        old = self.commands.create(OLD, kind, capacity=100, error_rate=0.3, **settings)
+        old = eagerly(self.commands.create(OLD, kind, capacity=100, error_rate=0.3, **settings))
         grow = {"grow": True} if kind == "cuckoo" else {}
-        new = self.commands.create(NEW, kind, capacity=10_000, error_rate=0.01, **grow)
-        self.engine.follow(old, new, self.failures.append)
+        new = eagerly(self.commands.create(NEW, kind, capacity=10_000, error_rate=0.01, **grow))
+        eagerly(self.engine.follow(old, new, self.failures.append))
         return old, new
 
     def replayed(self) -> State:
@@ -64,7 +65,7 @@ def test_it_gets_every_key(served: Served, kind: str) -> None:
     """Also keys that the old filter, which errs often, takes for known: they changed nothing."""
     served.follow(kind, **({} if kind == "scalable" else {"on_full": "reject"}))
     keys = [f"key {number}" for number in range(100)]
-    known = sum(1 - answer for answer in served.commands.add(OLD, keys)[0])
+    known = sum(1 - answer for answer in eagerly(served.commands.add(OLD, keys))[0])
     if kind in ("bloom", "deletable"):
         assert known > 0, "the test needs keys that the old filter errs about"
     served.turn()
@@ -75,10 +76,10 @@ def test_it_gets_every_key(served: Served, kind: str) -> None:
 def test_it_takes_the_place(served: Served) -> None:
     """Under the old name, with the old one's policy and end, and with what came in that turn."""
     old, new = served.follow("bloom", on_full="alert", warn_at=0.5)
-    served.commands.expire(OLD, 4e9)
+    eagerly(served.commands.expire(OLD, 4e9))
     served.turn()
-    served.commands.add(OLD, ["at the last moment"])
-    served.engine.succeed(old)
+    eagerly(served.commands.add(OLD, ["at the last moment"]))
+    eagerly(served.engine.succeed(old, 0))
     served.turn()
     assert served.commands.find(OLD) is new
     assert all(served.commands.contains(OLD, ["at the last moment"]))
@@ -86,7 +87,7 @@ def test_it_takes_the_place(served: Served) -> None:
     assert (new.settings["capacity"], new.filter.capacity) == (10_000, 10_000)
     with pytest.raises(errors.UnknownFilter):
         served.commands.find(NEW)
-    served.commands.add(OLD, ["later"])
+    eagerly(served.commands.add(OLD, ["later"]))
     served.turn()
     assert not served.failures
 
@@ -94,14 +95,14 @@ def test_it_takes_the_place(served: Served) -> None:
 def test_one_that_could_not_take_its_place_is_not_followed(served: Served) -> None:
     """A key that is there already changes nothing, and is not logged again and again."""
     old, _ = served.follow("bloom")
-    served.commands.add(OLD, ["a"])
+    eagerly(served.commands.add(OLD, ["a"]))
     served.turn()
     served.engine.refuse(errors.LogUnavailable("the disk is full"))
     with pytest.raises(errors.LogUnavailable):
-        served.engine.succeed(old)
+        eagerly(served.engine.succeed(old, 0))
     served.engine.accept()
     before = len(served.rows)
-    assert served.commands.add(OLD, ["a"]) == (b"\x00", None)
+    assert eagerly(served.commands.add(OLD, ["a"])) == (b"\x00", None)
     served.turn()
     assert served.rows[before:] == []
 
@@ -112,7 +113,7 @@ def test_nobody_is_told_of_keys(served: Served) -> None:
     told: list[Entry] = []
     served.engine.on_change.subscribe(told.append)
     before = new.changes
-    served.commands.add(OLD, ["a"])
+    eagerly(served.commands.add(OLD, ["a"]))
     served.turn()
     assert (told, new.changes, new.items) == ([], before, 1)
 
@@ -121,7 +122,7 @@ def test_a_successor_that_fails_fails_alone(served: Served) -> None:
     """Whatever it is: others wait for the end of that turn."""
     _, new = served.follow("bloom")
     new.filter = None
-    served.commands.add(OLD, ["a"])
+    eagerly(served.commands.add(OLD, ["a"]))
     served.turn()
     assert len(served.failures) == 1
     assert all(served.commands.contains(OLD, ["a"]))
@@ -133,10 +134,10 @@ def test_the_log_leads_to_the_same(served: Served) -> None:
     added: list[str] = []
     for number in range(30):
         keys = [f"{number} {one}" for one in range(3)]
-        assert served.commands.add(OLD, keys)[1] is None
+        assert eagerly(served.commands.add(OLD, keys))[1] is None
         added += keys
         if number == 20:
-            served.engine.succeed(old)
+            eagerly(served.engine.succeed(old, 0))
         served.turn()
         found = served.replayed().names[OLD].filter
         assert all(found.contains_many(added))
@@ -145,9 +146,9 @@ def test_the_log_leads_to_the_same(served: Served) -> None:
 def test_removals_are_not_followed(served: Served) -> None:
     """Nobody knows whether the new one has the key: to take it out could harm others."""
     served.follow("counting")
-    served.commands.add(OLD, ["a"])
+    eagerly(served.commands.add(OLD, ["a"]))
     served.turn()
-    served.commands.remove(OLD, ["a", "b"])
+    eagerly(served.commands.remove(OLD, ["a", "b"]))
     served.turn()
     assert served.commands.contains(NEW, ["a"]) == b"\x01"
     assert (2, Op.REMOVE) not in [(row[1], row[2]) for row in served.rows]
@@ -157,30 +158,30 @@ def test_removals_are_not_followed(served: Served) -> None:
 def test_it_ends_with_what_it_cannot_follow(served: Served, what: str) -> None:
     """Keys that come another way than by adding are not seen: then it is given up, and said why."""
     old, _ = served.follow("bloom")
-    served.commands.create(b"other", "bloom", capacity=100, error_rate=0.3)
+    eagerly(served.commands.create(b"other", "bloom", capacity=100, error_rate=0.3))
     if what == "merge":
-        served.commands.merge(OLD, b"other")
+        eagerly(served.commands.merge(OLD, b"other"))
     elif what == "clear":
-        served.commands.clear(OLD)
+        eagerly(served.commands.clear(OLD))
     else:
-        served.commands.drop(OLD)
+        eagerly(served.commands.drop(OLD))
     assert len(served.failures) == 1
     assert ("dropped" if what == "drop" else what) in served.failures[0]
     with pytest.raises(errors.InvalidParameter, match="no successor"):
-        served.engine.succeed(old)
+        eagerly(served.engine.succeed(old, 0))
 
 
 def test_one_that_can_be_full_cannot_follow(served: Served) -> None:
     """A replayed key that finds no room is left out without a word: such a kind is refused."""
-    old = served.commands.create(OLD, "cuckoo", capacity=1000, grow=True)
-    new = served.commands.create(NEW, "cuckoo", capacity=10, grow=False)
+    old = eagerly(served.commands.create(OLD, "cuckoo", capacity=1000, grow=True))
+    new = eagerly(served.commands.create(NEW, "cuckoo", capacity=10, grow=False))
     with pytest.raises(errors.InvalidParameter, match="grow"):
-        served.engine.follow(old, new, served.failures.append)
+        eagerly(served.engine.follow(old, new, served.failures.append))
 
 
 def test_other_hashes_cannot_follow(served: Served) -> None:
     """What is passed on are hashes: they mean nothing to a filter that hashes differently."""
-    old = served.commands.create(OLD, "bloom", capacity=1000)
-    new = served.commands.create(NEW, "bloom", capacity=1000, seed=7)
+    old = eagerly(served.commands.create(OLD, "bloom", capacity=1000))
+    new = eagerly(served.commands.create(NEW, "bloom", capacity=1000, seed=7))
     with pytest.raises(errors.InvalidParameter, match="hasher"):
-        served.engine.follow(old, new, served.failures.append)
+        eagerly(served.engine.follow(old, new, served.failures.append))

@@ -19,6 +19,7 @@ from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import log_folder
 from bloomery.service.durability.log import Log
+from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 from bloomery.service.lookup import lookups
 from bloomery.service.lookup.answers import for_json, for_resp
@@ -49,17 +50,17 @@ def looked_up(commands: Commands, name: bytes, *keys: Any) -> list[Answer]:
 
 def test_a_filter_is_asked_and_then_its_source(commands: Commands) -> None:
     """Answers are exact; another binding asks another source, and none is refused."""
-    commands.create(b"seen", capacity=100, source="people")
-    commands.add(b"seen", ["alice", "bob"])
+    eagerly(commands.create(b"seen", capacity=100, source="people"))
+    eagerly(commands.add(b"seen", ["alice", "bob"]))
     found = looked_up(commands, b"seen", "alice", "bob", "carol")
     assert found == [Answer(True, 42, "source"), Answer(False, None, "source"), ABSENT]
     assert looked_up(commands, b"seen", b"alice") == [Answer(True, 42, "cache")]
-    commands.bind(b"seen", "others")
+    eagerly(commands.bind(b"seen", "others"))
     assert commands.info(b"seen")["lookups"]["answers"]["source"] == 2
     assert looked_up(commands, b"seen", "alice") == [Answer(True, 42, "source")]
     told = commands.info(b"seen")
     assert (told["source"], told["lookups"]["answers"]["source"]) == ("others", 1)
-    commands.bind(b"seen", None)
+    eagerly(commands.bind(b"seen", None))
     with pytest.raises(errors.InvalidParameter, match="seen is not bound to a source"):
         looked_up(commands, b"seen", "alice")
     assert commands.lookups.waiting == 0
@@ -103,24 +104,24 @@ def test_only_so_many_filters_are_kept_count_of(
     monkeypatch.setattr(lookups, "_MOST_BOUND", 2)
     names = [b"one", b"two", b"three"]
     for name in names:
-        commands.create(name, capacity=100, source="people")
+        eagerly(commands.create(name, capacity=100, source="people"))
     for name in (b"one", b"two", b"one", b"three"):
         looked_up(commands, name, "absent")
     known = [commands.info(name)["lookups"] is not None for name in names]
     assert known == [True, False, True]
     entry = commands.find(b"one")
-    commands.drop(b"one")
+    eagerly(commands.drop(b"one"))
     assert commands.lookups.info(entry) is None
 
 
 def test_a_changed_filter_is_observed_anew(commands: Commands) -> None:
     """What was seen of a filter before it was cleared says nothing of it now."""
-    entry = commands.create(b"seen", capacity=100, source="people")
+    entry = eagerly(commands.create(b"seen", capacity=100, source="people"))
     looked_up(commands, b"seen", "a", "b")
     seen = commands.lookups.observed(entry)
     assert seen is not None
     assert seen.true_negatives == 2
-    commands.clear(b"seen")
+    eagerly(commands.clear(b"seen"))
     assert commands.lookups.observed(entry) is None
     looked_up(commands, b"seen", "c")
     seen = commands.lookups.observed(entry)

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bloomery.service.access.permissions import ANYBODY, Role, User
+from bloomery.service.eagerly import eagerly
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe.metrics import STORE
 from bloomery.service.server import Server
@@ -148,7 +149,7 @@ def everything(tmp_path: Path) -> str:
             server.certificate = Tls(*Pairs(tmp_path).make("server"), server.say)
             await server.parts.snapshots.save()
             server.parts.sampler.take(entry)
-            server.parts.commands.add(b"users", [b"one more"])
+            eagerly(server.parts.commands.add(b"users", [b"one more"]))
             server.parts.sampler.take(entry)
             return server.metrics.render(ANYBODY)
 

@@ -17,6 +17,7 @@ from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry, State
 from bloomery.service.durability.log import Log
 from bloomery.service.durability.replay import replay
+from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import _SURER, PolicyEnforcer
@@ -52,11 +53,14 @@ class House:
 
     def make(self, **settings: Any) -> Entry:
         """A filter named x for a thousand keys."""
-        return self.commands.create(b"x", **{"capacity": 1000, **settings})
+        entry: Entry = eagerly(self.commands.create(b"x", **{"capacity": 1000, **settings}))
+        return entry
 
     def add(self, start: int, end: int) -> int:
         """Add keys; how many were taken."""
-        done, _ = self.commands.add(b"x", [f"key {number}" for number in range(start, end)])
+        done, _ = eagerly(
+            self.commands.add(b"x", [f"key {number}" for number in range(start, end)])
+        )
         return len(done)
 
     def kinds(self) -> set[str]:
@@ -164,17 +168,17 @@ def test_a_policy_is_adjusted(house: House) -> None:
     """Fields change one by one, None takes a field back to its default, and what is wrong changes
     nothing; a replay of the log ends with the same."""
     house.make(on_full="reject", full_at=0.5)
-    house.commands.adjust(b"x", on_full="alert", warn_within="15min")
+    eagerly(house.commands.adjust(b"x", on_full="alert", warn_within="15min"))
     policy = house.commands.policy(b"x")
     assert (policy.on_full, policy.full_at, policy.warn_within) == ("alert", 0.5, 900)
     wrong: list[dict[str, Any]] = [{}, {"on_full": "grow"}, {"ful_at": 1}, {"grace": 3}]
     for fields in wrong:
         with pytest.raises(errors.InvalidParameter):
-            house.commands.adjust(b"x", **fields)
+            eagerly(house.commands.adjust(b"x", **fields))
     with pytest.raises(errors.InvalidParameter, match="did you mean 'full_at'"):
-        house.commands.adjust(b"x", ful_at=1)
+        eagerly(house.commands.adjust(b"x", ful_at=1))
     assert house.commands.policy(b"x") == policy
-    house.commands.adjust(b"x", on_full=None, full_at=None)
+    eagerly(house.commands.adjust(b"x", on_full=None, full_at=None))
     house.turn()
     again, problems = State(), list[str]()
     replay(again, iter(house.rows), problems)
@@ -190,14 +194,14 @@ def test_reject_takes_as_many_as_it_says(house: House) -> None:
     taken = house.add(0, 2000)
     assert house.engine.figures(house.commands.find(b"x"))[0] == taken
     assert house.commands.find(b"x").items == 500
-    _, refused = house.commands.add(b"x", ["one more", "and another", "and a third"])
+    _, refused = eagerly(house.commands.add(b"x", ["one more", "and another", "and a third"]))
     assert refused is not None
     code, text = house.commands.explain(b"x", refused)
     assert code == "filter-full"
     assert text.startswith(
         "'x' holds 500 keys, full_at of its capacity of 1,000, and its policy is reject: make "
     )
-    house.commands.adjust(b"x", full_at=1)
+    eagerly(house.commands.adjust(b"x", full_at=1))
     house.add(2000, 4000)
     assert house.commands.find(b"x").items == 1000
     assert house.commands.explain(b"x", refused)[1].startswith(
@@ -213,13 +217,13 @@ def test_what_is_removed_makes_room(house: House, kind: str) -> None:
     house.add(0, 1100)
     house.turn()
     assert house.kinds() == {"nearly-full", "full"}
-    done, _ = house.commands.remove(b"x", [f"key {number}" for number in range(20)])
+    done, _ = eagerly(house.commands.remove(b"x", [f"key {number}" for number in range(20)]))
     gone = sum(done)
     house.turn()
     entry = house.commands.find(b"x")
     house.sampled(entry)
     assert house.kinds() == {"nearly-full", "full"}  # only a few are gone
-    done, _ = house.commands.remove(b"x", [f"key {number}" for number in range(20, 500)])
+    done, _ = eagerly(house.commands.remove(b"x", [f"key {number}" for number in range(20, 500)]))
     assert gone + sum(done) > 250
     house.sampled(entry)
     assert house.kinds() == set()
@@ -243,7 +247,7 @@ def test_alerts_are_out_at_the_end_of_the_turn(house: House) -> None:
     house.turn()
     assert house.kinds() == {"nearly-full", "full"}
     assert len(house.said) == 2
-    house.commands.clear(b"x")
+    eagerly(house.commands.clear(b"x"))
     house.turn()
     assert house.kinds() == set()
     assert entry.items == 0
@@ -255,7 +259,7 @@ def test_a_filter_that_is_gone_is_not_talked_of(house: House) -> None:
     house.add(0, 2000)
     house.turn()
     assert house.kinds()
-    house.commands.drop(b"x")
+    eagerly(house.commands.drop(b"x"))
     house.turn()
     assert house.alerts.active == {}
 
@@ -329,7 +333,7 @@ def test_a_forecast_raises_an_alert_and_ends_it(house: House) -> None:
     assert house.said == ["'x' is full in 10 min at this rate"]
     house.sampled(entry, full_in=800)
     assert house.kinds() == set()
-    house.commands.adjust(b"x", warn_within=0)
+    eagerly(house.commands.adjust(b"x", warn_within=0))
     house.sampled(entry, full_in=5)
     assert house.kinds() == set()
 
@@ -366,9 +370,9 @@ def test_a_false_alarm_is_rare_beyond_worry() -> None:
 def test_policies_survive_a_copy_and_a_new_name(house: House) -> None:
     """A copy has the policy of its source; a renamed filter keeps its own, and is still watched."""
     house.make(on_full="alert", warn_at=0.5)
-    house.commands.copy(b"x", b"y")
-    house.commands.rename(b"x", b"z")
-    house.commands.rename(b"y", b"x")
+    eagerly(house.commands.copy(b"x", b"y"))
+    eagerly(house.commands.rename(b"x", b"z"))
+    eagerly(house.commands.rename(b"y", b"x"))
     assert house.commands.policy(b"x") == house.commands.policy(b"z")
     house.add(0, 600)
     house.turn()
@@ -381,9 +385,9 @@ def test_a_loaded_filter_has_the_policy_of_its_kind(house: House) -> None:
     house.make(on_full="alert")
     head = house.commands.export(b"x", -1)
     rest = house.commands.export(b"x", 0)
-    house.commands.drop(b"x")
-    house.commands.load(b"x", 1, head)
-    house.commands.load(b"x", 1 + len(head), rest)
+    eagerly(house.commands.drop(b"x"))
+    eagerly(house.commands.load(b"x", 1, head))
+    eagerly(house.commands.load(b"x", 1 + len(head), rest))
     assert house.commands.policy(b"x").on_full == "reject"
     house.add(0, 2000)
     assert house.commands.find(b"x").items == 1000
@@ -393,7 +397,7 @@ def test_each_operation_of_a_policy_is_logged(house: House) -> None:
     """CREATE, ADJUST and ROTATE are in the log, with the time of their turn."""
     house.make(on_full="rotate", grace=0)
     house.turn(5)
-    house.commands.adjust(b"x", full_at=0.5)
+    eagerly(house.commands.adjust(b"x", full_at=0.5))
     house.add(0, 600)
     house.turn()
     told: Callable[[int], list[float]] = lambda op: [row[1] for row in house.rows if row[3] == op]  # noqa: E731

@@ -14,6 +14,7 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.config.sources import SourceSettings
+from bloomery.service.eagerly import eagerly
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy import rebuilds
 from bloomery.service.policy.policy import capacity_of
@@ -61,8 +62,10 @@ def test_numbers_have_room_in_both_forms(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            server.parts.commands.create(
-                SEEN, "bloom", capacity=100, on_full="alert", source="numbers"
+            eagerly(
+                server.parts.commands.create(
+                    SEEN, "bloom", capacity=100, on_full="alert", source="numbers"
+                )
             )
             state = await ended(server.parts.rebuilds.start(SEEN, settle=0))
             assert (state.problem, state.rows) == (None, ROWS)
@@ -90,7 +93,7 @@ def test_it_stays_what_it_was(tmp_path: Path, kind: str, settings: dict[str, Any
     async def main() -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
-            before = commands.create(SEEN, kind, capacity=100, source="words", **settings)
+            before = eagerly(commands.create(SEEN, kind, capacity=100, source="words", **settings))
             policy = commands.policy(SEEN)
             state = await ended(server.parts.rebuilds.start(SEEN, settle=0))
             assert state.problem is None
@@ -99,7 +102,7 @@ def test_it_stays_what_it_was(tmp_path: Path, kind: str, settings: dict[str, Any
             assert {name: after.settings[name] for name in settings} == settings
             assert commands.policy(SEEN) == policy
             assert all(commands.contains(SEEN, [f"word {number}" for number in range(ROWS)]))
-            assert commands.add(SEEN, ["one more"])[1] is None
+            assert eagerly(commands.add(SEEN, ["one more"]))[1] is None
 
     asyncio.run(main())
 
@@ -120,10 +123,10 @@ def test_another_source_meanwhile(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            server.parts.commands.create(SEEN, capacity=100, source="words")
-            server.parts.commands.add(SEEN, [7])
+            eagerly(server.parts.commands.create(SEEN, capacity=100, source="words"))
+            eagerly(server.parts.commands.add(SEEN, [7]))
             state = server.parts.rebuilds.start(SEEN, settle=0.1)
-            server.parts.commands.bind(SEEN, "numbers")
+            eagerly(server.parts.commands.bind(SEEN, "numbers"))
             assert "another source" in str((await ended(state)).problem)
             assert all(server.parts.commands.contains(SEEN, [7]))
 
@@ -136,12 +139,12 @@ def test_nobody_is_told_its_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
-            commands.create(SEEN, capacity=100, source="words")
+            eagerly(commands.create(SEEN, capacity=100, source="words"))
             server.parts.rebuilds.start(SEEN, settle=60)
             assert await wait_until_async(lambda: len(server.parts.engine.state.names) == 2)
             assert commands.listing.names() == commands.listing.names(b"*e*") == [SEEN]
             assert [entry.name for entry in commands.listing.scan(0, 10)[1]] == [SEEN]
-            commands.drop(SEEN)
+            eagerly(commands.drop(SEEN))
 
     asyncio.run(main())
 
@@ -153,14 +156,16 @@ def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
-            commands.create(SEEN, "counting", capacity=1000, error_rate=0.4, source="words")
+            eagerly(
+                commands.create(SEEN, "counting", capacity=1000, error_rate=0.4, source="words")
+            )
             gone = [f"gone {number}" for number in range(300)]
-            commands.add(SEEN, gone)
+            eagerly(commands.add(SEEN, gone))
             await server.parts.group_commit.logged()
             state = server.parts.rebuilds.start(SEEN, settle=2)
             assert await wait_until_async(lambda: state.rows == ROWS)
             await asyncio.sleep(0.1)  # well before it has settled
-            commands.remove(SEEN, gone)
+            eagerly(commands.remove(SEEN, gone))
             assert (await ended(state)).problem is None
             assert all(commands.contains(SEEN, [f"word {number}" for number in range(ROWS)]))
 
@@ -174,8 +179,10 @@ def test_what_a_crash_leaves_is_dropped(tmp_path: Path) -> None:
         async with serving(tmp_path) as server:
             server.parts.group_commit.join()
             for name in (SEEN, PREFIX + b"1", PREFIX + b"own"):
-                server.parts.commands.create(name, capacity=100)
-            server.parts.commands.expire(PREFIX + b"1", server.parts.engine.state.now + 3600)
+                eagerly(server.parts.commands.create(name, capacity=100))
+            eagerly(
+                server.parts.commands.expire(PREFIX + b"1", server.parts.engine.state.now + 3600)
+            )
         async with serving(tmp_path) as server:
             assert list(server.parts.engine.state.names) == [SEEN, PREFIX + b"own"]
 
@@ -189,7 +196,7 @@ def test_dropped_filters_are_forgotten(tmp_path: Path) -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
             for _ in range(3):
-                entry = commands.create(SEEN, capacity=100, source="words")
+                entry = eagerly(commands.create(SEEN, capacity=100, source="words"))
                 await commands.lookup(SEEN, ["absent"])
                 assert commands.lookups.info(entry) is not None
                 await ended(server.parts.rebuilds.start(SEEN, settle=0))
@@ -197,7 +204,7 @@ def test_dropped_filters_are_forgotten(tmp_path: Path) -> None:
                 assert server.parts.rebuilds.of(entry) is None
                 new = commands.find(SEEN)
                 assert server.parts.rebuilds.of(new) is not None
-                commands.drop(SEEN)
+                eagerly(commands.drop(SEEN))
                 assert server.parts.rebuilds.of(new) is None
 
     asyncio.run(main())
@@ -210,7 +217,7 @@ def test_so_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     async def main() -> None:
         async with serving(tmp_path) as server:
             for name in (b"one", b"two", b"three"):
-                server.parts.commands.create(name, capacity=100, source="words")
+                eagerly(server.parts.commands.create(name, capacity=100, source="words"))
             server.parts.rebuilds.start(b"one", settle=60)
             server.parts.rebuilds.start(b"two", settle=60)
             with pytest.raises(errors.ServerUnavailable, match="2 filters are being rebuilt"):

@@ -11,6 +11,7 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.access.audit import audit_file
+from bloomery.service.eagerly import eagerly
 from bloomery.service.server import Server
 from unit.service.inside import running
 from waiting import wait_until_async
@@ -71,7 +72,7 @@ def test_a_row_becomes_a_filter(tmp_path: Path) -> None:
             filter = server.parts.commands.find(b"users").filter
             assert (row["m_bits"], row["k_hashes"]) == (filter.num_bits, filter.num_hashes)
             assert (filter.capacity, filter.error_rate) == (1000, 0.01)
-            assert server.parts.commands.add(b"users", [b"ann"])[0] == b"\1"
+            assert eagerly(server.parts.commands.add(b"users", [b"ann"]))[0] == b"\1"
             await when(tmp_path, rotating, lambda one: one["number"] is not None)
             assert server.parts.commands.find(b"recent").filter.window == 60
             await when(tmp_path, escaped, lambda one: one["number"] is not None)
@@ -165,7 +166,7 @@ def test_a_filter_that_was_there_before_the_row(tmp_path: Path) -> None:
             await have_tables(server)
             writer, put = server.parts.publisher.writer, server.parts.publisher.writer.put
             writer.put = lambda rows: None  # type: ignore[method-assign]  # a registry that is late
-            server.parts.commands.create(b"users", capacity=77)
+            eagerly(server.parts.commands.create(b"users", capacity=77))
             writer.put = put  # type: ignore[method-assign]
             number = insert(tmp_path, "users")
             row = await when(tmp_path, number, has_problem)

@@ -12,6 +12,7 @@ import pytest
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import Entry
+from bloomery.service.eagerly import eagerly
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from bloomery.service.server import Server
 from unit.service.inside import running
@@ -25,8 +26,8 @@ def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: 
     """A plain filter with room for 1,000 keys, and so many in it."""
     chosen = {"capacity": 1000, "error_rate": 0.01} | settings
     server.parts.group_commit.join()
-    entry = server.parts.commands.create(name, "bloom", **chosen)
-    server.parts.commands.add(name, [b"key %d" % number for number in range(keys)])
+    entry: Entry = eagerly(server.parts.commands.create(name, "bloom", **chosen))
+    eagerly(server.parts.commands.add(name, [b"key %d" % number for number in range(keys)]))
     return entry
 
 
@@ -86,7 +87,9 @@ def test_the_last_sample_is_part_of_what_is_told_about_a_filter(tmp_path: Path) 
             entry = filled(server)
             assert server.parts.commands.info(b"users")["sample"] is None
             server.parts.sampler.take(entry)
-            server.parts.commands.add(b"users", [b"more %d" % number for number in range(600)])
+            eagerly(
+                server.parts.commands.add(b"users", [b"more %d" % number for number in range(600)])
+            )
             server.parts.sampler.take(entry)
             told = server.parts.commands.info(b"users")["sample"]
             assert told["items"] == 1000
@@ -202,9 +205,9 @@ def test_a_filter_that_is_gone_is_forgotten(tmp_path: Path) -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entry = filled(server)
             server.parts.sampler.take(entry)
-            server.parts.commands.rename(b"users", b"people")
+            eagerly(server.parts.commands.rename(b"users", b"people"))
             assert server.parts.sampler.take(entry) is not None
-            server.parts.commands.drop(b"people")
+            eagerly(server.parts.commands.drop(b"people"))
             assert server.parts.sampler.last(entry) is None
             assert server.parts.sampler.take(entry) is None
             again = filled(server, b"people")
@@ -221,8 +224,10 @@ def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
             kinds = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
             for kind in kinds:
                 name = kind.encode()
-                entry = server.parts.commands.create(name, kind, capacity=100, error_rate=0.01)
-                server.parts.commands.add(name, [b"user\tkey"])
+                entry = eagerly(
+                    server.parts.commands.create(name, kind, capacity=100, error_rate=0.01)
+                )
+                eagerly(server.parts.commands.add(name, [b"user\tkey"]))
                 taken = server.parts.sampler.take(entry)
                 assert taken is not None
                 assert taken.items == 1
@@ -233,7 +238,7 @@ def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
             unknown = ("fill_ratio", "estimated_error_rate", "observed_error_rate", "observed_low")
             assert [bank[name] for name in unknown] == [None] * 4
             head = server.parts.commands.export(b"bloom", -1)
-            loading = server.parts.commands.load(b"loading", 1, head)
+            loading = eagerly(server.parts.commands.load(b"loading", 1, head))
             assert server.parts.sampler.take(loading) is None
 
     asyncio.run(main())
@@ -247,7 +252,11 @@ def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             for number in range(200):
-                server.parts.commands.create(b"%d" % number, "bloom", capacity=100, error_rate=0.01)
+                eagerly(
+                    server.parts.commands.create(
+                        b"%d" % number, "bloom", capacity=100, error_rate=0.01
+                    )
+                )
             began = time.monotonic()
             going = asyncio.ensure_future(sample_all(server))
             turns = 0

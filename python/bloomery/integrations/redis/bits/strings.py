@@ -12,7 +12,6 @@ from bloomery.integrations.redis.config import Config
 from bloomery.integrations.redis.header import plain_info
 from bloomery.integrations.redis.naming import Keys
 from bloomery.integrations.redis.store import FilterStore, expire_command, milliseconds
-from bloomery.integrations.redis.wire import change_feed
 from bloomery.integrations.redis.wire.failures import checked
 from bloomery.integrations.redis.wire.flow import (
     Ask,
@@ -117,7 +116,7 @@ class BitStrings(FilterStore):
         self._behind = [] if lines else [packed(("STRLEN", name)) for name in self.names]
         # Is one key one trip, that may be made again: to ask for it, to add it?
         short = plain and len(self.names) == 1
-        self._short = (short and lines, short and config.told is None)
+        self._short = (short and lines, short)
 
     def span(self, chunk: tuple[int, int, int]) -> tuple[int, int]:
         """Where a part of a shard's string begins in the whole, and how many bytes it has."""
@@ -170,15 +169,7 @@ class BitStrings(FilterStore):
         for batch in _parts(hashes):
             sent = self.places.add(batch, self.names)
             answers.append((yield from self._exchange(sent, write=True)))
-            if self.config.told is not None:
-                # After the bits: who loads them now reads the stream from before.
-                yield from replies_to([change_feed.asked(self.config.told, change_feed.ADD, batch)])
         return b"".join(answers)
-
-    def tell_merged(self) -> Flow[None]:
-        """Tell nodes that have a copy of this filter to load it anew: bits were merged into it."""
-        if self.config.told is not None:
-            yield from replies_to([change_feed.asked(self.config.told, change_feed.RELOAD)])
 
     def contains_hashes(self, hashes: bytes) -> Flow[bytes]:
         """Ask for keys by their hashes; 0 for each that is definitely not there."""
@@ -239,17 +230,11 @@ class BitStrings(FilterStore):
     def delete(self) -> Flow[None]:
         """Delete the filter, its configuration last: if a shard cannot be reached, `delete` can be
         called again, and no bits are left for the next filter of that name."""
-        change_feed.forbid(self.config.told, self.keys.name, "delete it by one of them (DEL)")
-        yield from self.unlink()
-
-    def unlink(self) -> Flow[None]:
-        """Delete the keys of its strings, then that of its configuration."""
         for names in (self.names, [self.keys.config]):
             yield from replies_to([command(name, "UNLINK", name) for name in names])
 
     def expire(self, seconds: float | None) -> Flow[None]:
         """Let it end in so many seconds, or never."""
-        change_feed.forbid(self.config.told, self.keys.name, "let one of them do it (EXPIRE)")
         life = milliseconds(seconds, "seconds")
         ends = [(self.keys.config, 0), *((name, MARGIN) for name in self.names)]
         yield from replies_to(
@@ -258,9 +243,6 @@ class BitStrings(FilterStore):
 
     def clear(self) -> Flow[None]:
         """Empty every string, each in one step."""
-        change_feed.forbid(
-            self.config.told, self.keys.name, "delete it by one of them, and make it"
-        )
         asks = []
         for shard, name in enumerate(self.names):
             asks.append(command(name, "EVAL", CLEAR, 1, name, self.lengths[shard]))

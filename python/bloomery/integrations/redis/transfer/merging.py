@@ -111,7 +111,6 @@ def joined(strings: BitStrings, other: BitStrings) -> Flow[None]:
     for shard, result in enumerate(results):
         if result != 1:
             yield from (other if result == 2 else strings).raise_lost(shard)
-    yield from strings.tell_merged()
 
 
 class Relay:

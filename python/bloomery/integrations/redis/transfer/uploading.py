@@ -141,7 +141,6 @@ class StringUpload:
         results = yield from self._end(_MERGE, "")
         if 2 in results:
             yield from self.strings.raise_lost(results.index(2))
-        yield from self.strings.tell_merged()
         return 0 not in results
 
     def _end(self, script: str, life: int | str) -> Flow[list[object]]:

@@ -66,8 +66,8 @@ CONSISTENCY = {
     "name": "consistency",
     "in": "query",
     "required": False,
-    "schema": {"enum": ["local", "shared"]},
-    "description": "Of a node: its copy (local), or Redis (shared). Without it, store-consistency.",
+    "schema": {"enum": ["local", "strong"]},
+    "description": "Of a node: its copy (local), or that once it has all (strong).",
 }
 COLUMN = {
     "name": "column",

@@ -95,8 +95,8 @@ async def answer(context: Parts, operation: str, name: bytes, scope: Any, receiv
         reader, budget = _reader(context, media, scope), StreamBudget(context, taken)
         check = partial(reauthorize, context, scope, operation, name)
         batches = _batches(body, reader, check, budget)
-        keep, shared = accept in _FORMS, consistency(scope)
-        await _take(context, operation, name, batches, taken, keep=keep, shared=shared)
+        keep, strong = accept in _FORMS, consistency(scope)
+        await _take(context, operation, name, batches, taken, keep=keep, strong=strong)
     except errors.MissingExtra as problem:
         status, document = problems.document(problem.code, str(problem), 415)
         return Response(document, status, media_type=problems.MEDIA)
@@ -156,13 +156,13 @@ async def _take(
     taken: StreamResult,
     *,
     keep: bool,
-    shared: bool | None,
+    strong: bool | None,
 ) -> None:
     """Do an operation with every key of some batches; `keep`: the answers are wanted."""
     work: _Queries | _Writes
     if operation == "contains":
-        await context.commands.read(name, [], shared)  # UnknownFilter, whether keys come or not
-        work = _Queries(context, name, taken, shared)
+        await context.commands.read(name, [], strong)  # UnknownFilter, whether keys come or not
+        work = _Queries(context, name, taken, strong)
     else:
         context.commands.find(name)
         work = _Writes(context, operation, name, taken)
@@ -223,14 +223,14 @@ class _Queries:
     """Keys that are asked for."""
 
     def __init__(
-        self, context: Parts, name: bytes, taken: StreamResult, shared: bool | None
+        self, context: Parts, name: bytes, taken: StreamResult, strong: bool | None
     ) -> None:
         self._context, self._name, self._taken = context, name, taken
-        self._shared = shared  # is Redis to be asked?
+        self._strong = strong  # must the copy be current?
 
     async def take(self, keys: Any) -> None:
         """Ask for these keys."""
-        self._taken.count(await self._context.commands.read(self._name, keys, self._shared))
+        self._taken.count(await self._context.commands.read(self._name, keys, self._strong))
         await asyncio.sleep(0)
 
     async def settle(self) -> None:

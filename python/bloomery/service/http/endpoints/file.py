@@ -147,12 +147,12 @@ async def put(
         await context.background.unlocked(name)
         there = _check(context, name, replace)
         source = context.commands.find(name).settings.get("source") if there else None
-        context.commands.rename(upload.name, name)
+        await context.commands.rename(upload.name, name)
         if source in context.commands.lookups.sources:  # it is the same to those who look keys up
-            context.commands.bind(name, source)
-        context.commands.expire(name, None)
+            await context.commands.bind(name, source)
+        await context.commands.expire(name, None)
     except BaseException:
-        upload.forget()
+        await upload.forget()
         raise
     await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name), 200 if there else 201)
@@ -214,11 +214,11 @@ class _FilterUpload:
         )
         self._context.group_commit.join()
         self._loaded += len(data)
-        commands.expire(self.name, self._context.engine.state.now + _UNFINISHED)
+        await commands.expire(self.name, self._context.engine.state.now + _UNFINISHED)
         await self._context.group_commit.logged()
 
-    def forget(self) -> None:
+    async def forget(self) -> None:
         """Drop what was loaded so far."""
         if self._entry is not None and self._context.engine.problem is None:
             self._context.group_commit.join()
-            self._context.commands.drop(self.name)
+            await self._context.commands.drop(self.name)

@@ -127,14 +127,14 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
             raise errors.FilterExists("there is a filter of the new name already")
     policy = changes.model_dump(include=POLICY & fields)
     if policy:
-        commands.adjust(name, **policy)
+        await commands.adjust(name, **policy)
     if "source" in fields:
-        commands.bind(name, changes.source)
+        await commands.bind(name, changes.source)
     if "expires_at" in fields:
-        commands.expire(name, changes.expires_at)
+        await commands.expire(name, changes.expires_at)
     there = commands.engine.find(name) is not None
     if to is not None and there:
-        commands.rename(name, to)
+        await commands.rename(name, to)
     await context.group_commit.logged()
     return (
         ApiResponse(await filter_info(context, to or name)) if there else Response(status_code=204)
@@ -153,7 +153,7 @@ async def drop(request: Request, name: Name) -> Response:
     await context_of(request).background.unlocked(name)
     commands = commands_of(request)
     commands.find(name)
-    commands.drop(name)
+    await commands.drop(name)
     await context_of(request).group_commit.logged()
     return Response(status_code=204)
 

@@ -16,7 +16,8 @@ from starlette.responses import Response
 
 from bloomery import errors
 from bloomery.json_keys import decode_key
-from bloomery.service.commands import AT_ONCE, NO_ROOM, Outcome
+from bloomery.service.commands import AT_ONCE, NO_ROOM
+from bloomery.service.engine import Outcome
 from bloomery.service.http import problems
 from bloomery.service.http.body import bodies, key_schemas, streams
 from bloomery.service.http.login import authorize
@@ -47,16 +48,13 @@ def _answering(operation: str) -> Any:
             await response(scope, receive, send)
             return
         keys, single = await keys_in(await bodies.read(context, scope, receive))
-        shared = consistency(scope) if scope["query_string"] else None
+        strong = consistency(scope) if scope["query_string"] else None
         commands = context.commands
-        exactly = commands.asks_store(shared)
         if operation == "contains":
-            answers = await commands.read(name, keys, shared)
+            answers = await commands.read(name, keys, strong)
         else:
-            if operation == "add":
-                answers, refused = await commands.write(name, keys, shared)
-            else:
-                answers, refused = await commands.change(commands.remove, name, keys)
+            write = commands.add if operation == "add" else commands.remove
+            answers, refused = await commands.change(write, name, keys)
             refused = refused and commands.explain(name, refused)
             await context.group_commit.logged()
             if refused is not None or NO_ROOM in answers:
@@ -68,7 +66,7 @@ def _answering(operation: str) -> Any:
         length = (b"content-length", b"%d" % len(body))
         headers = [_JSON_HEADER, length]
         if context.node is not None:
-            headers.append((_CONSISTENCY, context.node.mark(exactly)))
+            headers.append((_CONSISTENCY, context.node.mark(commands.is_strong(strong))))
         await send({"type": _START, "status": 200, "headers": headers})
         await send({"type": _BODY, "body": body})
 

@@ -18,6 +18,9 @@ from bloomery.service.replication.core.entries import (
     Position,
 )
 
+UNIT = 512  # bytes of a payload that count as one more entry
+MOST_ABOUT = 4096  # bytes that a node tells of itself
+
 
 class Verdict(Enum):
     """What is to be done with an entry."""
@@ -35,6 +38,8 @@ class Member:
     version: int
     op: int  # its last operation
     heard: int  # when Redis had its last entry, in ms
+    since: int = 0  # when Redis had its first
+    about: bytes = b""  # what it last told of itself
 
 
 @dataclass(slots=True)
@@ -43,7 +48,7 @@ class Ledger:
 
     absent_ms: int = 60_000  # a member that was not heard of for so long has gone
     forget_ms: int = 86_400_000  # and after this its retries are no longer told from new operations
-    count: int = 0  # entries so far
+    count: int = 0  # entries so far; one of many bytes counts as several
     now_ms: int = 0  # the time that the last CLOCK let pass
     holder: bytes = b""
     fence: Position = NO_LEASE  # where the holder's claim is
@@ -51,15 +56,18 @@ class Ledger:
 
     def admit(self, position: Position, entry: LogEntry) -> Verdict:
         """Take an entry in; return whether it is to be applied."""
-        self.count += 1
+        self.count += 1 + len(entry.payload) // UNIT
         member = self.members.get(entry.node)
         if member is None:
-            member = self.members[entry.node] = Member(entry.version, 0, position.ms)
+            member = Member(entry.version, 0, position.ms, position.ms)
+            self.members[entry.node] = member
         member.heard = position.ms
+        if entry.kind in (Kind.HELLO, Kind.GENESIS):
+            member.about = entry.payload[:MOST_ABOUT]
         if entry.op <= member.op:
             return Verdict.REPEAT
         member.op = entry.op
-        if entry.needs > self.oldest_version(position.ms):
+        if entry.needs > 1 and entry.needs > self.oldest_version(position.ms):
             return Verdict.TOO_NEW
         if entry.kind is Kind.CLAIM:
             return self._claim(position, entry)
@@ -82,8 +90,12 @@ class Ledger:
 
     def oldest_version(self, now_ms: int) -> int:
         """The lowest version of the members that are there."""
+        return min((one.version for one in self.present(now_ms).values()), default=1)
+
+    def present(self, now_ms: int) -> dict[bytes, Member]:
+        """The members that are there."""
         since = now_ms - self.absent_ms
-        return min((one.version for one in self.members.values() if one.heard >= since), default=1)
+        return {node: one for node, one in self.members.items() if one.heard >= since}
 
     def last_op(self, node: bytes) -> int:
         """The number of a node's last operation in the log."""
@@ -92,7 +104,7 @@ class Ledger:
     def to_bytes(self) -> bytes:
         """Return it as snapshots have it."""
         members = {
-            node.hex(): (one.version, one.op, one.heard)
+            node.hex(): (one.version, one.op, one.heard, one.since, one.about.hex())
             for node, one in sorted(self.members.items())
         }
         saved = {
@@ -112,8 +124,7 @@ class Ledger:
         try:
             saved = json.loads(data)
             members = {
-                bytes.fromhex(node): Member(*map(int, values))
-                for node, values in saved["members"].items()
+                bytes.fromhex(node): _member(*values) for node, values in saved["members"].items()
             }
             ms, seq = map(int, saved["fence"])
             return cls(
@@ -127,3 +138,7 @@ class Ledger:
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise errors.CorruptData("a snapshot's ledger cannot be read") from None
+
+
+def _member(version: int, op: int, heard: int, since: int, about: str) -> Member:
+    return Member(int(version), int(op), int(heard), int(since), bytes.fromhex(about))

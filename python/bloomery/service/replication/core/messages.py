@@ -2,6 +2,7 @@
 
 Each action that asks something of Redis has a number, `ref`; the event that answers it has the
 same. An event `Failed` means that nobody knows whether it was done: the request may be done yet.
+`Refused` means that it was not, and never will be.
 Redis does each of them in one step (a script), and replicates it as one.
 """
 
@@ -239,6 +240,15 @@ class Failed:
     ref: int
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An append was not done, since Redis takes no writes: it is full, its disk fails, or replicas
+    are missing."""
+
+    ref: int
+    reason: str
+
+
 # Events of the server.
 
 
@@ -278,6 +288,7 @@ Event: TypeAlias = (
     | SnapshotMissing
     | Done
     | Failed
+    | Refused
     | Write
     | StrongRead
     | Decide

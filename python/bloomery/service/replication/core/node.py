@@ -3,6 +3,7 @@ rules that it keeps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -40,15 +41,22 @@ class Options:
 class ReplicationCore:
     """A node of the shared log."""
 
-    def __init__(self, node: bytes, make: Callable[[], Replica], options: Options) -> None:
-        """`node`: 8 bytes that no process had before. `make` returns a replica without filters."""
+    def __init__(
+        self,
+        node: bytes,
+        make: Callable[[], Replica],
+        options: Options,
+        about: Callable[[], bytes] = bytes,
+    ) -> None:
+        """`node`: 8 bytes that no process had before. `make` returns a replica without filters.
+        `about` returns what other nodes are told of this one, now and then."""
         self.node, self.options = node, options
         self.replica = make()
         self.ledger = Ledger()
         self.history = History(None, options.history_entries)
         self.writes = WriteQueue(options.retain)
         self.ready = False
-        self._make = make
+        self._make, self._about = make, about
         self._snapshots = SnapshotKeeper(node, options.snapshot_entries, options.retry)
         self._now = 0.0
         self._actions: list[m.Action] = []
@@ -69,6 +77,7 @@ class ReplicationCore:
         self._fetch_at = 0.0
         self._append_at = 0.0
         self._sent = 0.0  # when this node last appended something
+        self._hello_at = 0.0  # when it says next that it is there
         # Lease.
         self._lease_heard = 0.0
         self._claim_at = 0.0
@@ -77,6 +86,19 @@ class ReplicationCore:
     def may_answer(self, now: float) -> bool:
         """May a local read be answered from the copy?"""
         return self._fresh is not None and now - self._fresh <= self.options.max_lag
+
+    def set_snapshot_entries(self, every: int) -> None:
+        """Let so many entries be between two snapshots from now on."""
+        self._snapshots.every = every
+
+    def introduce(self) -> None:
+        """Tell the other nodes of this one anew, soon: what it tells has changed."""
+        self._hello_at = 0.0
+
+    @property
+    def fresh(self) -> float | None:
+        """The copy has all that the stream had at this time; None: it is not known of any."""
+        return self._fresh
 
     @property
     def joined(self) -> bool:
@@ -122,7 +144,10 @@ class ReplicationCore:
                 self._failed(action)
             case m.Fetched(), m.Fetch():
                 self._fetched(event, action.after, sent)
-            case m.Fetched(), m.Append():  # refused: nothing was appended
+            case m.Refused(), m.Append():
+                self._append_refused(event, action)
+            case m.Fetched(), m.Append():  # its mark is not there: nothing was appended
+                self._not_appended(action)
                 self._fetched(event, action.after, sent)
             case m.Appended(), m.Append():
                 self._appended(event, action, sent)
@@ -218,7 +243,8 @@ class ReplicationCore:
 
     def _bootstrap(self) -> None:
         if self._is_empty_for(self.options.bootstrap):
-            self._append(PendingWrite(Kind.GENESIS), None)
+            self._hello_at = self._now + self.options.hello
+            self._append(PendingWrite(Kind.GENESIS, self._about()), None)
         else:
             self._load_at = self._now + self.options.retry
 
@@ -346,15 +372,16 @@ class ReplicationCore:
         barrier = bool(self.writes.unchanged) or (self.options.confirm and unproven)
         if barrier and all(write.op for write in self.writes.queue):
             self._queue(Kind.BARRIER)
-        silent = self._now - self._sent >= self.options.hello or not self.joined
-        if silent and not self.writes.queue:
-            self._queue(Kind.HELLO)
+        if self._now >= self._hello_at or not (self.joined or self.writes.queue):
+            self._hello_at = self._now + self.options.hello
+            self._queue(Kind.HELLO, self._about())
         busy = self._is_asked(m.Append, m.PutBack) or self._reloaded or not self._matched
         if self.writes.queue and not busy and self._now >= self._append_at:
             self._append(self.writes.queue[0], self.history.at)
 
     def _append(self, write: PendingWrite, after: Mark | None) -> None:
         self.writes.number(write)
+        write.unanswered += 1
         self._sent = self._now
         ref = self._ref()
         entry = LogEntry(
@@ -386,6 +413,23 @@ class ReplicationCore:
         elif self._take((*event.entries, own) if event.complete else event.entries):
             self._caught_up_to(own.mark, sent)
         self._acknowledge(write)
+
+    def _not_appended(self, action: m.Append) -> PendingWrite | None:
+        """Return the write of an attempt that never was and never will be in the log."""
+        write = self.writes.find(action.entry.op)
+        if write is not None:
+            write.unanswered -= 1
+        return write
+
+    def _append_refused(self, event: m.Refused, action: m.Append) -> None:
+        """Redis takes no writes: clients are told at once, of what is surely not done."""
+        self._append_at = self._load_at = self._now + self.options.retry
+        write = self._not_appended(action)
+        # What is repeated after a loss was acknowledged: it waits, however long that is.
+        if write is not None and not write.unanswered and write.deadline < math.inf:
+            self.writes.queue.remove(write)
+            for one in (write, *write.riders):
+                self._refuse(one, event.reason, True)
 
     def _applied_own(self, entry: LogEntry, verdict: Verdict, outcome: Any) -> None:
         write = self.writes.find(entry.op)

@@ -27,7 +27,7 @@ class SnapshotKeeper:
 
     def __init__(self, node: bytes, every: int, retry_seconds: float) -> None:
         """`every`: so many entries are between two snapshots."""
-        self._node, self._every, self._retry_seconds = node, every, retry_seconds
+        self._node, self.every, self._retry_seconds = node, every, retry_seconds
         self._newest = 0  # entries that the newest snapshot has, as far as is known
         self._not_before = 0.0
         self._manifest: Manifest | None = None
@@ -36,7 +36,7 @@ class SnapshotKeeper:
 
     def is_due(self, count: int, now: float) -> bool:
         """Is one to be begun, after so many entries?"""
-        due = count - self._newest >= self._every
+        due = count - self._newest >= self.every
         return due and self._ref is None and now >= self._not_before
 
     def begin(self, ref: int) -> Action:

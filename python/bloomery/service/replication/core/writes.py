@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from bloomery.service.replication.core.entries import NO_LEASE, Kind, Position
 
+_MOST_RETAINED = 256 << 20  # bytes; of 32 million keys
+
 
 @dataclass(slots=True)
 class PendingWrite:
@@ -27,6 +29,7 @@ class PendingWrite:
     needs: int = 1
     fence: Position = NO_LEASE
     op: int = 0  # 0: it was not sent yet
+    unanswered: int = 0  # attempts that may be in the log, or come there yet
     applied: set[int] = field(default_factory=set)  # attempts that are in the log, as read here
     # Attempts that Redis, and the replicas that it waits for, said they have; and when it was sent.
     confirmed: dict[int, float] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class WriteQueue:
         self.queue: deque[PendingWrite] = deque()
         self.unchanged: list[PendingWrite] = []  # would change nothing; they ride with the next
         self.retained: deque[Retained] = deque()
+        self._retained_bytes = 0
 
     def number(self, write: PendingWrite) -> None:
         """Give it its number and its riders, unless it has one: it is sent for the first time."""
@@ -67,8 +71,10 @@ class WriteQueue:
     def retain(self, op: int, payload: bytes, now: float) -> None:
         """Keep what was acknowledged, and no longer what was so too long ago."""
         self.retained.append(Retained(op, payload, now))
-        while self.retained[0].acknowledged < now - self._retain_seconds:
-            self.retained.popleft()
+        self._retained_bytes += len(payload)
+        oldest = now - self._retain_seconds
+        while self.retained[0].acknowledged < oldest or self._retained_bytes > _MOST_RETAINED:
+            self._retained_bytes -= len(self.retained.popleft().payload)
 
     def expired(self, now: float) -> list[PendingWrite]:
         """Take out what has waited for too long."""

@@ -4,19 +4,20 @@ usual cases of ADD, MADD, EXISTS, MEXISTS and DEL never come here: native code a
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from bloomery.service.commands import NO_ROOM, Outcome
+from bloomery.service.commands import NO_ROOM
+from bloomery.service.engine import Outcome
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.handlers.bf_reserve import adopt, make, make_default
+from bloomery.service.resp.handlers.bf_reserve import make_default, make_unless_there
 from bloomery.service.resp.handlers.membership import (
     contains,
     contains_many,
     existing_filter,
     filter_at,
-    read,
 )
 from bloomery.service.resp.replies import NOT_FOUND, ArrayReply, Failure, Raw, refusal
 from bloomery.service.resp.table import command, wrong_arity
@@ -32,11 +33,9 @@ def _replies(outcome: Outcome) -> list[Any]:
 
 
 @command("BF.ADD", "key item", write=True, does="add")
-def add(client: ClientState, words: list[bytes]) -> Any:
+async def add(client: ClientState, words: list[bytes]) -> Any:
     """Add a key: 1 if it is definitely new, 0 if it may have been there."""
-    if client.asks_store:
-        return _write_first(client, words)
-    (answer,) = _write_few(client, words)
+    (answer,) = await _write_few(client, words)
     if isinstance(answer, Failure):
         raise answer
     return answer
@@ -45,30 +44,23 @@ def add(client: ClientState, words: list[bytes]) -> Any:
 @command("BF.MADD", "key item [item ...]", write=True, does="add")
 def madd(client: ClientState, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
-    return _write_many(client, words) if client.waits(words) else _write_few(client, words)
+    return _write_many(client, words) if client.slices(words) else _write_few(client, words)
 
 
-def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
+async def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
     if filter_at(client, name, "bf") is None:
-        make_default(client, name)
-    return _replies(client.context.commands.add(name, keys))
-
-
-async def _write(client: ClientState, words: list[bytes]) -> Outcome:
-    name, *keys = words
-    if filter_at(client, name, "bf") is None:
-        make_default(client, name)
-    return await client.context.commands.write(name, keys, client.shared)
-
-
-async def _write_first(client: ClientState, words: list[bytes]) -> Any:
-    (answer,) = _replies(await _write(client, words))
-    return answer
+        await make_default(client, name)
+    return _replies(await client.context.commands.add(name, keys))
 
 
 async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
-    done, refused = await _write(client, words)
+    name, *keys = words
+    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
+    if filter_at(client, name, "bf") is None:
+        await make_default(client, name)
+    commands = client.context.commands
+    done, refused = await commands.change(commands.add, name, keys)
     replies = ArrayReply(client.protocol)
     async for part in batches(done):
         replies.extend(_replies((bytes(part), None)))
@@ -86,7 +78,7 @@ _FLAGS = ("NOCREATE", "NONSCALING")
     write=True,
     does="add",
 )
-def insert(client: ClientState, words: list[bytes]) -> Any:
+async def insert(client: ClientState, words: list[bytes]) -> Any:
     """Add keys, and make the filter as told if there is none."""
     settings = client.context.settings
     name, rate, capacity = words[0], settings.bf_error_rate, settings.bf_initial_size
@@ -109,18 +101,19 @@ def insert(client: ClientState, words: list[bytes]) -> Any:
         if number is None or not 0 <= number <= limits.MAX_EXPANSION:
             raise Failure("Bad expansion")
         expansion = number
-    if filter_at(client, name, "bf") is None and not adopt(client, name):
+    await client.context.commands.discover(name)
+    if filter_at(client, name, "bf") is None:
         if "NOCREATE" in given:
             raise NOT_FOUND
-        make(client, name, rate, capacity, expansion, nonscaling="NONSCALING" in given)
-    return madd(client, [name, *keys])
+        await make_unless_there(
+            client, name, rate, capacity, expansion, nonscaling="NONSCALING" in given
+        )
+    return await madd(client, [name, *keys])
 
 
 @command("BF.EXISTS", "key item", does="contains")
-def exists(client: ClientState, words: list[bytes]) -> Any:
+def exists(client: ClientState, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
-    if client.asks_store:
-        return _read_first(client, words)
     return contains(client, words, "bf")[0]
 
 
@@ -130,16 +123,12 @@ def mexists(client: ClientState, words: list[bytes]) -> Any:
     return contains_many(client, words, "bf")
 
 
-async def _read_first(client: ClientState, words: list[bytes]) -> bool:
-    return bool((await read(client, words, "bf"))[0])
-
-
 @command("BF.DEL", "key item", write=True, does="remove")
-def delete(client: ClientState, words: list[bytes]) -> bool:
+async def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out, of a counting, deletable or cuckoo filter: 1 if there was one."""
     name, key = words
     existing_filter(client, name, "bf")
-    done, refused = client.context.commands.remove(name, [key])
+    done, refused = await client.context.commands.remove(name, [key])
     if refused is not None:
         raise refusal("bf", refused)
     return bool(done[0])

@@ -27,32 +27,31 @@ async def _looked_up(client: ClientState, words: list[bytes]) -> list[Any]:
     return [answers.for_resp(answer) for answer in looked_up]
 
 
-@command("BF.CONSISTENCY", "[LOCAL | SHARED]", most=1, does="session")
+@command("BF.CONSISTENCY", "[LOCAL | STRONG]", most=1, does="session")
 def consistency(client: ClientState, words: list[bytes]) -> str:
-    """Let this connection be answered from the node's copy (LOCAL), or by Redis (SHARED), which
-    knows at once what any node has acknowledged; tell how it is."""
+    """Let this connection be answered from the node's copy (LOCAL), or from it once it has all that
+    any node acknowledged before (STRONG); tell how it is."""
     if words:
         given = option(words[0])
-        if given not in ("LOCAL", "SHARED"):
-            raise Failure("ERR consistency must be LOCAL or SHARED")
-        if client.context.node is None and given == "SHARED":
-            raise Failure("ERR this server has no store: its own answers are all there is")
-        client.shared = given == "SHARED"
+        if given not in ("LOCAL", "STRONG"):
+            raise Failure("ERR consistency must be LOCAL or STRONG")
+        client.strong = given == "STRONG" and client.context.engine.shared is not None
         client.observe()
-    return "shared" if client.asks_store else "local"
+    alone = client.context.engine.shared is None
+    return "strong" if alone or client.context.commands.is_strong(client.strong) else "local"
 
 
 @command("BF.BIND", "key source", write=True, does="change")
-def bind(client: ClientState, words: list[bytes]) -> str:
+async def bind(client: ClientState, words: list[bytes]) -> str:
     """Let keys of a filter be looked up in a source of the server's configuration."""
-    client.context.commands.bind(words[0], words[1].decode("utf-8", "replace"))
+    await client.context.commands.bind(words[0], words[1].decode("utf-8", "replace"))
     return OK
 
 
 @command("BF.UNBIND", "key", write=True, does="change")
-def unbind(client: ClientState, words: list[bytes]) -> str:
+async def unbind(client: ClientState, words: list[bytes]) -> str:
     """Let keys of a filter be looked up nowhere."""
-    client.context.commands.bind(words[0], None)
+    await client.context.commands.bind(words[0], None)
     return OK
 
 

@@ -133,7 +133,7 @@ def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
 
 
 @command("BF.LOADCHUNK", "key iterator data", write=True, does="import")
-def loadchunk(client: ClientState, words: list[bytes]) -> Any:
+async def loadchunk(client: ClientState, words: list[bytes]) -> Any:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]
     if iterator is None:
@@ -145,7 +145,7 @@ def loadchunk(client: ClientState, words: list[bytes]) -> Any:
             raise NOT_FOUND
         own = files.is_head(data)
         try:
-            commands.load(name, 1, data, form="bloomery" if own else "redisbloom")
+            await commands.load(name, 1, data, form="bloomery" if own else "redisbloom")
         except errors.CorruptData as problem:
             raise Failure(
                 f"ERR received bad data: {problem}" if own else "ERR received bad data"
@@ -155,14 +155,14 @@ def loadchunk(client: ClientState, words: list[bytes]) -> Any:
         raise Failure("ERR received bad data")
     if entry.filter is not None and entry.filter.kind == "redisbloom":
         try:
-            commands.load(name, iterator, data)
+            await commands.load(name, iterator, data)
         except errors.CorruptData as problem:
             raise Failure(str(problem)) from None  # in RedisBloom's words already
     elif entry.filter is None:
         position = iterator - len(data) + files.HEADER_BYTES
         if len(data) > limits.LOAD_PIECE_BYTES and not client.executing:
-            return _load_pieces(client, name, position, data)
-        commands.load(name, position, data)
+            return await _load_pieces(client, name, position, data)
+        await commands.load(name, position, data)
     else:
         raise Failure("ERR invalid offset - no link found")
     return OK
@@ -171,6 +171,7 @@ def loadchunk(client: ClientState, words: list[bytes]) -> Any:
 async def _load_pieces(client: ClientState, name: bytes, position: int, data: bytes) -> str:
     """Take a large part in pieces: each is copied several times, and others wait."""
     commands = client.context.commands
+    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
     loading = commands.find(name).loading
     # Some of it is there if it failed half-way, and is sent again.
     there = 0 if loading is None else min(max(loading.received - (position - 1), 0), len(data) - 1)
@@ -183,19 +184,19 @@ async def _load_pieces(client: ClientState, name: bytes, position: int, data: by
 
 
 @command("BF.MERGE", "key source [source ...]", write=True, keys=(1, -1, 1), does="change")
-def merge(client: ClientState, words: list[bytes]) -> str:
+async def merge(client: ClientState, words: list[bytes]) -> str:
     """Add every key of the sources, which must be made alike, to a filter."""
     for name in words:
         existing_filter(client, name, "bf")
-    client.context.commands.merge(words[0], *words[1:])
+    await client.context.commands.merge(words[0], *words[1:])
     return OK
 
 
 @command("BF.CLEAR", "key", write=True, does="clear")
-def clear(client: ClientState, words: list[bytes]) -> str:
+async def clear(client: ClientState, words: list[bytes]) -> str:
     """Forget every key of a filter."""
     existing_filter(client, words[0], "bf")
-    client.context.commands.clear(words[0])
+    await client.context.commands.clear(words[0])
     return OK
 
 
@@ -207,7 +208,7 @@ def clear(client: ClientState, words: list[bytes]) -> str:
     write=True,
     does="change",
 )
-def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
+async def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     """Tell what happens when a filter is full, after changing what is given."""
     name, rest = words[0], words[1:]
     existing_filter(client, name, "bf")
@@ -217,7 +218,7 @@ def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
     changes = {POLICY[word]: policy_value(value or b"") for word, value in given.items()}
     commands = client.context.commands
     if changes:
-        commands.adjust(name, **changes)
+        await commands.adjust(name, **changes)
     fields = commands.policy(name).as_dict()
     return {
         name: f"{value:g}" if isinstance(value, float) else value for name, value in fields.items()
@@ -225,8 +226,8 @@ def policy(client: ClientState, words: list[bytes]) -> dict[str, Any]:
 
 
 @command("BF.ROTATE", "key", write=True, does="change")
-def rotate(client: ClientState, words: list[bytes]) -> str:
+async def rotate(client: ClientState, words: list[bytes]) -> str:
     """Let a rotating filter begin a new generation now."""
     existing_filter(client, words[0], "bf")
-    client.context.commands.rotate(words[0])
+    await client.context.commands.rotate(words[0])
     return OK

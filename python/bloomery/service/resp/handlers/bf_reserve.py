@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bloomery import errors
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
@@ -13,8 +14,6 @@ from bloomery.service.resp.table import command
 from bloomery.sizing import MIN_ERROR_RATE
 
 _MOST_RATE = 0.25
-# The capacity of a filter in Redis that is made by adding to it: it will not grow.
-_STORE_SIZE = 1_000_000
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
 # What only some kinds have, by the word that sets it.
 _OF_KINDS = {
@@ -34,7 +33,7 @@ POLICY = {
 }
 
 
-def make(
+async def make(
     client: ClientState,
     name: bytes,
     rate: float,
@@ -59,27 +58,30 @@ def make(
         kind = None if grows else "bloom"
         # A rate that ours do not go down to is RedisBloom's to keep.
         redisbloom = settings.bf_layout == "redisbloom" or (rate < MIN_ERROR_RATE and not more)
-        if redisbloom and client.context.node is None:
+        if redisbloom:
             kind = "redisbloom"
             chosen |= {"expansion": expansion, "nonscaling": not grows}
-    client.context.commands.create(name, kind, **chosen, **more)
+    await client.context.commands.create(name, kind, **chosen, **more)
 
 
-def adopt(client: ClientState, name: bytes) -> bool:
-    """Have a filter that another node has just made; False if there is none."""
-    node = client.context.node
-    return node is not None and node.control.adopt(name)
+async def make_unless_there(
+    client: ClientState, name: bytes, *parameters: Any, **more: Any
+) -> None:
+    """As `make`, for who wants to add to it: another node may make it at the same time."""
+    try:
+        await make(client, name, *parameters, **more)
+    except errors.FilterExists:
+        if client.context.engine.shared is None:
+            raise
 
 
-def make_default(client: ClientState, name: bytes) -> None:
+async def make_default(client: ClientState, name: bytes) -> None:
     """Make a filter for who adds to one that nobody has reserved."""
-    if adopt(client, name):
-        return
-    settings = client.context.settings
-    rate, size = settings.bf_error_rate, settings.bf_initial_size
-    if client.context.node is not None:
-        size = max(size, _STORE_SIZE)
-    make(client, name, rate, size, settings.bf_expansion_factor)
+    await client.context.commands.discover(name)
+    if client.context.engine.find(name) is None:
+        settings = client.context.settings
+        rate, size = settings.bf_error_rate, settings.bf_initial_size
+        await make_unless_there(client, name, rate, size, settings.bf_expansion_factor)
 
 
 @command(
@@ -91,7 +93,7 @@ def make_default(client: ClientState, name: bytes) -> None:
     write=True,
     does="create",
 )
-def reserve(client: ClientState, words: list[bytes]) -> str:
+async def reserve(client: ClientState, words: list[bytes]) -> str:
     """Make an empty filter."""
     name, rest = words[0], words[3:]
     rate = decimal(words[1])
@@ -109,7 +111,7 @@ def reserve(client: ClientState, words: list[bytes]) -> str:
     expansion, nonscaling, more = _options(client, rest)
     if filter_at(client, name, "bf") is not None:
         raise EXISTS
-    make(client, name, rate, capacity, expansion, nonscaling=nonscaling, **more)
+    await make(client, name, rate, capacity, expansion, nonscaling=nonscaling, **more)
     return OK
 
 

@@ -3,6 +3,7 @@ DEL and COUNT never come here: native code answers them (`_native.Session`)."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from bloomery import errors
@@ -21,14 +22,27 @@ from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import FEW
 
 
-def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) -> None:
+async def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) -> None:
     settings = client.context.settings
     usual = {
         "bucket_size": settings.cf_bucket_size,
         "max_iterations": settings.cf_max_iterations,
         "expansion": settings.cf_expansion_factor,
     }
-    client.context.commands.create(name, "rediscuckoo", capacity=capacity, **{**usual, **chosen})
+    await client.context.commands.create(
+        name, "rediscuckoo", capacity=capacity, **{**usual, **chosen}
+    )
+
+
+async def _make_unless_there(client: ClientState, name: bytes, capacity: int) -> None:
+    """For who wants to add to it: another node may make it at the same time."""
+    await client.context.commands.discover(name)
+    if filter_at(client, name, "cf") is None:
+        try:
+            await _make(client, name, capacity)
+        except errors.FilterExists:
+            if client.context.engine.shared is None:
+                raise
 
 
 _OPTIONS = {
@@ -45,7 +59,7 @@ _OPTIONS = {
     write=True,
     does="create",
 )
-def reserve(client: ClientState, words: list[bytes]) -> str:
+async def reserve(client: ClientState, words: list[bytes]) -> str:
     """Make an empty cuckoo filter."""
     if len(words) % 2:
         raise wrong_arity("CF.RESERVE")
@@ -67,7 +81,7 @@ def reserve(client: ClientState, words: list[bytes]) -> str:
         raise Failure(f"Capacity must be in the range [2 * BUCKETSIZE, {limits.MAX_CAPACITY}]")
     if filter_at(client, words[0], "cf") is not None:
         raise EXISTS
-    _make(client, words[0], capacity, **chosen)
+    await _make(client, words[0], capacity, **chosen)
     return OK
 
 
@@ -77,9 +91,10 @@ _FULL = "Filter is full"
 async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> Raw:
     """As `_insert`, in slices between which others have their turn; the reply."""
     replies = ArrayReply(client.protocol)
+    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
     async for batch in client.context.commands.batches(name, keys):
         client.context.group_commit.join()
-        replies.extend(_as_replies(client, _insert(client, name, list(batch), new), new))
+        replies.extend(_as_replies(client, await _insert(client, name, list(batch), new), new))
     return replies.encoded()
 
 
@@ -91,28 +106,23 @@ def _check_layers(client: ClientState, name: bytes) -> None:
         raise Failure("Maximum expansions reached")
 
 
-def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> list[int]:
+async def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> list[int]:
     """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
     room."""
-    commands = client.context.commands
-    done, refused = commands.add(name, keys, only_new=new, more=True)
-    replies = [-1 if answer == NO_ROOM else int(answer) for answer in done]
+    done, refused = await client.context.commands.try_each(name, keys, only_new=new)
     if refused is not None:
         failure = refusal("cf", refused)
         if failure.text != _FULL:
             raise failure
-        replies.append(-1)
-        for key in keys[len(replies) :]:  # those behind one that was refused may yet find room
-            replies += _insert(client, name, [key], new)
-    return replies
+    return [answer if answer <= 1 else -1 for answer in done]
 
 
-def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
+async def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
     commands = client.context.commands
     if filter_at(client, words[0], "cf") is None:
-        _make(client, words[0], client.context.settings.cf_initial_size)
+        await _make_unless_there(client, words[0], client.context.settings.cf_initial_size)
     _check_layers(client, words[0])
-    done, refused = commands.add(words[0], words[1:], only_new=new)
+    done, refused = await commands.add(words[0], words[1:], only_new=new)
     if refused is not None:
         raise refusal("cf", refused)
     if done[0] == NO_ROOM:
@@ -122,18 +132,18 @@ def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
 
 
 @command("CF.ADD", "key item", write=True, does="add")
-def add(client: ClientState, words: list[bytes]) -> bool:
+async def add(client: ClientState, words: list[bytes]) -> bool:
     """Add a key, once more if it is there."""
-    return _add_one(client, words, new=False)
+    return await _add_one(client, words, new=False)
 
 
 @command("CF.ADDNX", "key item", write=True, does="add")
-def addnx(client: ClientState, words: list[bytes]) -> bool:
+async def addnx(client: ClientState, words: list[bytes]) -> bool:
     """Add a key if it is definitely not there."""
-    return _add_one(client, words, new=True)
+    return await _add_one(client, words, new=True)
 
 
-def _insert_words(client: ClientState, words: list[bytes], name: str) -> Any:
+async def _insert_words(client: ClientState, words: list[bytes], name: str) -> Any:
     """What becomes of each key, or what is to be waited for."""
     settings = client.context.settings
     capacity = settings.cf_initial_size
@@ -152,14 +162,14 @@ def _insert_words(client: ClientState, words: list[bytes], name: str) -> Any:
     if filter_at(client, words[0], "cf") is None:
         if "NOCREATE" in given:
             raise NOT_FOUND
-        _make(client, words[0], capacity)
+        await _make_unless_there(client, words[0], capacity)
     _check_layers(client, words[0])
     new = name == "CF.INSERTNX"
     if client.slices(keys):
-        return _insert_many(client, words[0], keys, new)
+        return await _insert_many(client, words[0], keys, new)
     if client.executing and len(keys) > FEW and _is_slow(client, words[0]):
         raise Failure(f"ERR more than {FEW} keys in a transaction, with so many MAXITERATIONS")
-    return _as_replies(client, _insert(client, words[0], keys, new), new)
+    return _as_replies(client, await _insert(client, words[0], keys, new), new)
 
 
 def _is_slow(client: ClientState, name: bytes) -> bool:
@@ -175,15 +185,15 @@ def _as_replies(client: ClientState, replies: list[int], new: bool) -> list[Any]
 
 
 @command("CF.INSERT", "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]", write=True, does="add")
-def insert(client: ClientState, words: list[bytes]) -> Any:
+async def insert(client: ClientState, words: list[bytes]) -> Any:
     """Add keys, and make the filter if there is none: 1 each, -1 where it is full."""
-    return _insert_words(client, words, "CF.INSERT")
+    return await _insert_words(client, words, "CF.INSERT")
 
 
 @command("CF.INSERTNX", "key [CAPACITY n] [NOCREATE] ITEMS item [item ...]", write=True, does="add")
-def insertnx(client: ClientState, words: list[bytes]) -> Any:
+async def insertnx(client: ClientState, words: list[bytes]) -> Any:
     """Add those keys that are definitely not there: 1 added, 0 may be there, -1 full."""
-    return _insert_words(client, words, "CF.INSERTNX")
+    return await _insert_words(client, words, "CF.INSERTNX")
 
 
 @command("CF.EXISTS", "key item", does="contains")
@@ -207,11 +217,12 @@ def count(client: ClientState, words: list[bytes]) -> int:
 
 
 @command("CF.DEL", "key item", write=True, does="remove")
-def delete(client: ClientState, words: list[bytes]) -> bool:
+async def delete(client: ClientState, words: list[bytes]) -> bool:
     """Take one copy of a key out: 1 if there was one."""
     if filter_at(client, words[0], "cf") is None:
         raise Failure("Not found")
-    return bool(client.context.commands.remove(words[0], words[1:])[0][0])
+    done, _ = await client.context.commands.remove(words[0], words[1:])
+    return bool(done[0])
 
 
 @command("CF.INFO", "key", does="info")
@@ -244,11 +255,11 @@ def debug(client: ClientState, words: list[bytes]) -> bytes:
 
 
 @command("CF.COMPACT", "key", write=True, does="change")
-def compact(client: ClientState, words: list[bytes]) -> str:
+async def compact(client: ClientState, words: list[bytes]) -> str:
     """Move keys from newer parts of a filter into older ones, where there is room."""
     if filter_at(client, words[0], "cf") is None:
         raise Failure("Cuckoo filter was not found")
-    client.context.commands.compact(words[0])
+    await client.context.commands.compact(words[0])
     return OK
 
 
@@ -264,7 +275,7 @@ def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
 
 
 @command("CF.LOADCHUNK", "key iterator data", write=True, does="import")
-def loadchunk(client: ClientState, words: list[bytes]) -> str:
+async def loadchunk(client: ClientState, words: list[bytes]) -> str:
     """Take a part of a filter as SCANDUMP gave it, with the iterator that came with it."""
     name, iterator, data = words[0], integer(words[1]), words[2]
     if iterator is None or iterator == 0:
@@ -274,7 +285,7 @@ def loadchunk(client: ClientState, words: list[bytes]) -> str:
         if entry is not None:
             raise EXISTS
         try:
-            client.context.commands.load(name, 1, data, form="rediscuckoo")
+            await client.context.commands.load(name, 1, data, form="rediscuckoo")
         except errors.CorruptData as problem:
             wrong = "Invalid header" if len(data) != 38 else "Couldn't create filter!"
             raise Failure(wrong) from problem
@@ -284,7 +295,7 @@ def loadchunk(client: ClientState, words: list[bytes]) -> str:
     try:
         if iterator < 0:
             raise errors.CorruptData("no chunk has a negative position")
-        client.context.commands.load(name, iterator, data)
+        await client.context.commands.load(name, iterator, data)
     except errors.CorruptData as problem:
         raise Failure("Couldn't load chunk!") from problem
     return OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable
 from typing import Any
@@ -28,20 +29,21 @@ def _type(entry: Entry) -> str:
 
 @command("DEL", "key [key ...]", write=True, group="generic", does="drop")
 @command("UNLINK", "key [key ...]", write=True, group="generic", does="drop")
-def delete(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
+async def delete(client: ClientState, words: list[bytes]) -> int:
     """Drop filters, and tell how many there were."""
     if client.slices(words):
-        return _drop_many(client, words)
-    return client.context.commands.drop(*words)
+        return await _drop_many(client, words)
+    return await client.context.commands.drop(*words)
 
 
 async def _drop_many(client: ClientState, names: list[bytes]) -> int:
     """Drop many filters, in batches between which others have their turn."""
     dropped = 0
+    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
     async for batch in batches(names):
         await client.context.background.unlocked(*batch)
         client.context.group_commit.join()
-        dropped += client.context.commands.drop(*batch)
+        dropped += await client.context.commands.drop(*batch)
     return dropped
 
 
@@ -179,7 +181,7 @@ def dbsize(client: ClientState, words: list[bytes]) -> Any:
 
 @command("FLUSHALL", "[ASYNC|SYNC]", write=True, group="server", does="server")
 @command("FLUSHDB", "[ASYNC|SYNC]", write=True, group="server", does="server")
-def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
+async def flush(client: ClientState, words: list[bytes]) -> str:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
@@ -188,8 +190,8 @@ def flush(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     if busy and client.executing:
         raise Failure("ERR a filter is worked on: try again in a moment")
     if busy or client.slices(names):
-        return _flush_many(client, names)
-    client.context.commands.drop(*names)
+        return await _flush_many(client, names)
+    await client.context.commands.drop(*names)
     return OK
 
 
@@ -200,7 +202,7 @@ async def _flush_many(client: ClientState, names: list[bytes]) -> str:
         await _drop_many(client, names)
         client.context.group_commit.join()
         names = commands.listing.names()
-    commands.drop(*names)
+    await commands.drop(*names)
     return OK
 
 
@@ -208,23 +210,23 @@ async def _flush_many(client: ClientState, names: list[bytes]) -> str:
 
 
 @command("RENAME", "key newkey", write=True, group="generic", keys=(1, 2, 1), does="change")
-def rename(client: ClientState, words: list[bytes]) -> str:
+async def rename(client: ClientState, words: list[bytes]) -> str:
     """Give a filter another name; a filter that had it is dropped."""
     if client.context.engine.find(words[0]) is None:
         raise _NO_SUCH_KEY
-    client.context.commands.rename(*words)
+    await client.context.commands.rename(*words)
     return OK
 
 
 @command("RENAMENX", "key newkey", write=True, group="generic", keys=(1, 2, 1), does="change")
-def renamenx(client: ClientState, words: list[bytes]) -> int:
+async def renamenx(client: ClientState, words: list[bytes]) -> int:
     """Give a filter another name: 0 if that has a filter."""
     find = client.context.engine.find
     if find(words[0]) is None:
         raise _NO_SUCH_KEY
     if find(words[1]) is not None:
         return 0
-    client.context.commands.rename(*words)
+    await client.context.commands.rename(*words)
     return 1
 
 
@@ -237,7 +239,7 @@ def renamenx(client: ClientState, words: list[bytes]) -> int:
     keys=(1, 2, 1),
     does="change",
 )
-def copy(client: ClientState, words: list[bytes]) -> int:
+async def copy(client: ClientState, words: list[bytes]) -> int:
     """Copy a filter to another name: 0 if there is none, or the name has one."""
     source, target, replace, at = words[0], words[1], False, 2
     while at < len(words):
@@ -256,7 +258,7 @@ def copy(client: ClientState, words: list[bytes]) -> int:
     if client.context.engine.find(source) is None:
         return 0
     try:
-        client.context.commands.copy(source, target, replace=replace)
+        await client.context.commands.copy(source, target, replace=replace)
     except errors.FilterExists:
         return 0
     return 1
@@ -268,7 +270,7 @@ def copy(client: ClientState, words: list[bytes]) -> int:
 def _expire(name: str, unit: int, since_now: bool) -> None:
     """Enter EXPIRE or one of its kin: `unit` is how many ms its number counts."""
 
-    def handler(client: ClientState, words: list[bytes]) -> int:
+    async def handler(client: ClientState, words: list[bytes]) -> int:
         options = _conditions(words[2:])
         number, now = parse_integer(words[1]), client.context.engine.state.now
         at = number * unit + (int(now * 1000) if since_now else 0)
@@ -277,7 +279,7 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
         entry = client.context.engine.find(words[0])
         if entry is None or not _allowed(entry.expires_at, at / 1000, options):
             return 0
-        client.context.commands.expire(words[0], at / 1000)
+        await client.context.commands.expire(words[0], at / 1000)
         return 1
 
     what = "seconds" if unit == 1000 else "milliseconds"
@@ -340,10 +342,10 @@ for _prefix, _unit in (("", 1000), ("P", 1)):
 
 
 @command("PERSIST", "key", write=True, group="generic", does="change")
-def persist(client: ClientState, words: list[bytes]) -> int:
+async def persist(client: ClientState, words: list[bytes]) -> int:
     """Let a filter not end: 0 if it does not, or there is none."""
     entry = client.context.engine.find(words[0])
     if entry is None or entry.expires_at is None:
         return 0
-    client.context.commands.expire(words[0], None)
+    await client.context.commands.expire(words[0], None)
     return 1

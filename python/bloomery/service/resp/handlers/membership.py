@@ -39,22 +39,24 @@ def contains(client: ClientState, words: list[bytes], family: str) -> list[bool]
 def contains_many(client: ClientState, words: list[bytes], family: str) -> Any:
     """The same for any number of keys: many are asked for in slices, between which others have
     their turn."""
-    waits = client.waits(words) if family == "bf" else client.slices(words)
-    return _contains_many(client, words, family) if waits else contains(client, words, family)
+    return (
+        _contains_many(client, words, family)
+        if client.slices(words)
+        else contains(client, words, family)
+    )
 
 
-async def read(client: ClientState, words: list[bytes], family: str) -> bytes:
-    """Return a byte for each key, from this node's copy or from what nodes share."""
+async def _read(client: ClientState, words: list[bytes], family: str) -> bytes:
     name, *keys = words
     filter_at(client, name, family)  # 0 of a filter of another family would be a wrong no
     try:
-        return await client.context.commands.read(name, keys, family == "bf" and client.shared)
+        return await client.context.commands.read(name, keys, client.strong)
     except UnknownFilter:
         return bytes(len(keys))
 
 
 async def _contains_many(client: ClientState, words: list[bytes], family: str) -> Raw:
     replies = ArrayReply(client.protocol)
-    async for answers in batches(await read(client, words, family)):
+    async for answers in batches(await _read(client, words, family)):
         replies.extend([bool(answer) for answer in answers])
     return replies.encoded()

@@ -40,7 +40,7 @@ def dump(client: ClientState, words: list[bytes]) -> bytes | None:
     group="generic",
     does="import",
 )
-def restore(client: ClientState, words: list[bytes]) -> str:
+async def restore(client: ClientState, words: list[bytes]) -> str:
     """Make a filter of what DUMP gave; it ends in `ttl` milliseconds, 0: never."""
     commands, (name, word, payload) = client.context.commands, words[:3]
     options = _options(words[3:])
@@ -61,11 +61,11 @@ def restore(client: ClientState, words: list[bytes]) -> str:
         )
     del checked  # its memory is for the one that is kept
     if there:
-        commands.drop(name)
-    commands.load(name, 1, payload)
+        await commands.drop(name)
+    await commands.load(name, 1, payload)
     if ttl:
         now = 0 if "ABSTTL" in options else client.context.engine.state.now
-        commands.expire(name, now + ttl / 1000)
+        await commands.expire(name, now + ttl / 1000)
     return OK
 
 

@@ -4,6 +4,7 @@ a filter was changed before it."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from bloomery.service.resp import limits
@@ -65,6 +66,8 @@ def execute(client: ClientState, words: list[bytes]) -> Any:
     end(client)
     if spoiled:
         raise Failure("EXECABORT Transaction discarded because of previous errors.")
+    if client.context.engine.shared is not None:
+        return _on_node(client, queue, watching)
     if client.slices(queue):
         return _in_slices(client, queue, watching)
     if _is_changed(client, watching):
@@ -106,6 +109,21 @@ async def _in_slices(
     return replies.encoded()
 
 
+async def _on_node(
+    client: ClientState, queue: list[list[bytes]], watching: dict[bytes, object]
+) -> Raw | None:
+    """Do commands in order, each when the shared log has it: what other nodes write may come in
+    between."""
+    await client.context.commands.current(client.strong)
+    client.context.group_commit.join()
+    if _is_changed(client, watching):
+        return _nothing(client)
+    replies = _TransactionReplies(client, len(queue))
+    for queued in queue:
+        await replies.wait_for(queued)
+    return replies.encoded()
+
+
 class _TransactionReplies:
     """The replies to the commands of a transaction."""
 
@@ -115,12 +133,23 @@ class _TransactionReplies:
 
     def run(self, words: list[bytes]) -> None:
         """Run one command."""
-        client = self._client
-        client.executing = True
+        self._append(self._invoke(words))
+
+    async def wait_for(self, words: list[bytes]) -> None:
+        """Run one command that may have to wait, on a node."""
+        value = self._invoke(words)
+        self._append(await value if isinstance(value, Awaitable) else value)
+
+    def _invoke(self, words: list[bytes]) -> Any:
+        self._client.executing = True
         try:
-            reply = encode(invoke_queued(client, words), client.protocol)
+            return invoke_queued(self._client, words)
         finally:
-            client.executing = False
+            self._client.executing = False
+
+    def _append(self, value: Any) -> None:
+        client = self._client
+        reply = encode(value, client.protocol)
         most = client.context.settings.client_output_limit
         self._fits = self._fits and len(self._out) + len(reply) <= most
         if self._fits:

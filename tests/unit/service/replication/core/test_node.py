@@ -170,3 +170,36 @@ def test_a_node_that_is_too_old_stops() -> None:
     )
     actions = core.step(m.Fetched(fetch.ref, entries, entries[-1].mark), 0.2)
     assert "upgrade" in only(actions, m.Stop).reason
+
+
+def test_a_full_redis_is_told_at_once() -> None:
+    """Nothing was done, so the client may know it; and so may those who ride along."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    core.step(m.Write(1, b"A f 7"), 0.6)
+    settle(core, last, 0.6)
+    append = only(core.step(m.Write(2, b"A f 8"), 0.7), m.Append)
+    core.step(m.Write(3, b"A f 7"), 0.7)
+    actions = core.step(m.Refused(append.ref, "full"), 0.8)
+    assert only(actions, m.Refuse) == m.Refuse(2, "full", True)
+    assert not any(isinstance(action, m.Append) for action in actions)  # not at once
+    barrier = only(core.step(m.Tick(), 1.0), m.Append)
+    assert barrier.entry.kind is Kind.BARRIER
+    actions = core.step(m.Refused(barrier.ref, "full"), 1.1)
+    assert only(actions, m.Refuse) == m.Refuse(3, "full", True)
+    assert not core.writes.queue
+
+
+def test_a_write_that_may_be_done_is_not_refused() -> None:
+    """Of its first attempt there was no answer: that Redis is full now says nothing about it."""
+    core, last = begun(clock=100.0)
+    settle(core, last, 0.5)
+    first = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    core.step(m.Failed(first.ref), 0.7)
+    second = only(core.step(m.Tick(), 1.1), m.Append)
+    assert not any(
+        isinstance(action, m.Refuse) for action in core.step(m.Refused(second.ref, "full"), 1.2)
+    )
+    assert core.writes.queue
+    actions = core.step(m.Tick(), 10.0)
+    assert only(actions, m.Refuse).untouched is False

@@ -1,0 +1,269 @@
+"""The actions of the core, performed at a Redis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from bloomery import errors
+from bloomery.redis_client import redis_client
+from bloomery.service.replication.core import messages as m
+from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed
+from bloomery.service.replication.redis_log import scripts
+from bloomery.service.replication.redis_log.layout import (
+    MOST_ENTRY,
+    MOST_MANIFEST,
+    Keys,
+    manifest_bytes,
+    mark,
+    placed,
+    position,
+    read_manifest,
+    tag,
+    written,
+)
+from bloomery.service.replication.redis_log.link import Command, Link, LinkLost
+from bloomery.service.replication.redis_log.scripts import Script
+
+LogAction: TypeAlias = m.Fetch | m.Append | m.PutBack | m.ReadManifest | m.SwapManifest | m.Restore
+_MOST_BYTES = 4 << 20  # in one answer, or put back at once; a single entry may be larger
+_UNMATCHED, _MATCHED, _APPENDED, _CUT_SHORT = range(4)  # what scripts reply first
+# What Redis answers when it does not write at all, whoever asks: full, a broken disk, too few
+# replicas. It is no use to ask again at once, or elsewhere.
+_UNWILLING = re.compile(r"\b(OOM|MISCONF|NOREPLICAS)\b")
+
+
+class _ErrorReply(Exception):
+    """Redis answered with an error: nothing was done."""
+
+
+class RedisLog:
+    """The shared log, as a node of an event loop uses it.
+
+    `perform` answers each action of the core with its event, and may be called for several at once.
+    Three connections: what is written waits for replicas, what is read may wait for news, and
+    neither keeps the other. After a loss the next action connects again, asking Sentinel or the
+    cluster where to.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        *,
+        timeout: float = 1.0,
+        min_replicas: int = 0,
+        wait: float = 1.0,
+        most_entries: int = 1000,
+    ) -> None:
+        """`timeout`: seconds for an answer, with those for replicas (half of it, at most) included.
+        `wait`: seconds that a fetch waits for news; twice that must be less than `max_lag`.
+        `most_entries`: in one answer."""
+        self._keys = Keys(prefix)
+        self._redis = redis_client(url, "log", for_asyncio=True, timeout=timeout, retries=0)
+        self._writes, self._reads, self._news = (
+            Link(self._redis, self._keys.log, timeout) for _ in range(3)
+        )
+        self._min_replicas, self._wait = min_replicas, wait
+        self._limits = (most_entries, _MOST_BYTES)
+        self._replica_ms = max(1, int(timeout * 500))
+        self._names = (self._keys.log, self._keys.manifest, self._keys.last, self._keys.chunk)
+        self.problem = ""  # what came last instead of an answer; nothing if the last was one
+
+    @property
+    def place(self) -> str:
+        """Where Redis is, without secrets."""
+        return self._redis.place
+
+    async def close(self) -> None:
+        """End the connections; what waits fails."""
+        for link in (self._writes, self._reads, self._news):
+            await link.aclose()
+        await self._redis.aclose()
+
+    async def perform(self, action: LogAction) -> m.Event:
+        """Do what the core wants of Redis; return its answer. CorruptData, or UnsupportedVersion:
+        the log has what is no entry, or one that this version does not know. Then this node must
+        stop: it must neither skip it nor go on."""
+        try:
+            event = await self._perform(action)
+        except LinkLost as problem:
+            self.problem = f"Redis at {self.place}: {problem}"
+            return m.Failed(action.ref)
+        except _ErrorReply as problem:
+            self.problem = f"Redis at {self.place} refused: {problem}"
+            if isinstance(action, m.Append) and _UNWILLING.search(str(problem)):
+                return m.Refused(action.ref, self.problem)
+            return m.Failed(action.ref)
+        self.problem = ""
+        return event
+
+    async def _perform(self, action: LogAction) -> m.Event:
+        match action:
+            case m.Fetch():
+                return await self._fetch(action)
+            case m.Append():
+                return await self._append(action)
+            case m.PutBack():
+                return m.Done(action.ref, await self._put_back(action))
+            case m.ReadManifest():
+                command = (b"GETRANGE", self._keys.manifest, 0, MOST_MANIFEST)
+                data = await self._one(self._reads, command)
+                return m.ManifestRead(action.ref, read_manifest(data) if data else None)
+            case m.SwapManifest():
+                return m.Done(action.ref, await self._swap(action))
+            case m.Restore():
+                last = action.manifest.snapshots[0].last
+                entry = written(last.position), last.entry.to_bytes()
+                done = await self._run(
+                    self._writes, scripts.RESTORE, *_named(action.manifest), *entry
+                )
+                return m.Done(action.ref, done == 1)
+
+    # Actions.
+
+    async def _fetch(self, action: m.Fetch) -> m.Fetched:
+        link = self._news if action.wait else self._reads
+        event = await self._fetched(link, action)
+        if not action.wait or action.after is None or event.end != action.after:
+            return event
+        # A wake-up only, since it does not tell whether the stream still has the mark.
+        block = max(1, int(self._wait * 1000))
+        position = written(action.after.position)
+        command = (b"XREAD", b"COUNT", 1, b"BLOCK", block, b"STREAMS", self._keys.log, position)
+        await self._one(link, command, longer=self._wait)
+        return await self._fetched(link, action)
+
+    async def _fetched(self, link: Link, action: m.Fetch) -> m.Fetched:
+        reply, role = await self._script(
+            link, scripts.FETCH, self._asked(action.after), then=(b"ROLE",)
+        )
+        self._check_role(role)
+        return _fetched(action.ref, action.after, reply)
+
+    def _check_role(self, role: Any) -> None:
+        """A server that has become a replica reads too, from what it has got so far."""
+        if not isinstance(role, list) or role[:1] != [b"master"]:
+            self._leave()
+            raise _ErrorReply("it is a replica, or does not say what it is")
+
+    async def _append(self, action: m.Append) -> m.Appended | m.Fetched | m.Refused:
+        entry = action.entry.to_bytes()
+        if len(entry) > MOST_ENTRY:
+            return m.Refused(action.ref, f"an entry of the log has at most {MOST_ENTRY} bytes")
+        arguments = (*self._asked(action.after), entry)
+        replicated = True
+        if self._min_replicas:
+            wait = (b"WAIT", self._min_replicas, self._replica_ms)
+            reply, count = await self._script(self._writes, scripts.APPEND, arguments, then=wait)
+            replicated = isinstance(count, int) and count >= self._min_replicas
+        else:
+            reply, _ = await self._script(self._writes, scripts.APPEND, arguments)
+        kind = _kind(reply)
+        if kind in (_UNMATCHED, _MATCHED):  # nothing was written, as far as a replica is concerned
+            self._check_role(await self._one(self._writes, (b"ROLE",)))
+            return _fetched(action.ref, action.after, reply)
+        entries = _entries(action.after, reply) if action.after is not None else ()
+        complete = kind == _APPENDED
+        return m.Appended(action.ref, position(reply[1]), entries, complete, replicated)
+
+    async def _put_back(self, action: m.PutBack) -> bool:
+        """Some megabytes at a time: each time the stream must end where the last left it."""
+        end, batch, size = action.end, list[bytes](), 0
+        for number, one in enumerate(action.entries, 1):
+            batch += (written(one.position), one.entry.to_bytes())
+            size += len(batch[-1])
+            if size >= _MOST_BYTES or number == len(action.entries):
+                arguments = (written(end.position), tag(end), *batch)
+                if await self._run(self._writes, scripts.PUT_BACK, *arguments) != 1:
+                    return False
+                end, batch, size = one.mark, [], 0
+        return True
+
+    async def _swap(self, action: m.SwapManifest) -> bool:
+        newest = action.manifest.snapshots[0].mark
+        done: int = await self._run(
+            self._writes,
+            scripts.SWAP,
+            (action.expected or b"").hex().encode(),
+            *_named(action.manifest),
+            written(newest.position),
+            tag(newest),
+            b"" if action.trim is None else written(action.trim),
+        )
+        return done == 1
+
+    # Commands.
+
+    def _asked(self, after: Mark | None) -> tuple[bytes | int, ...]:
+        """What FETCH and APPEND want to know."""
+        if after is None:
+            return b"", b"", *self._limits
+        return written(after.position), tag(after), *self._limits
+
+    async def _run(self, link: Link, script: Script, *arguments: bytes) -> Any:
+        reply, _ = await self._script(link, script, arguments)
+        return reply
+
+    async def _script(
+        self,
+        link: Link,
+        script: Script,
+        arguments: Sequence[bytes | int],
+        then: Command | None = None,
+    ) -> tuple[Any, Any]:
+        """Return the replies to a script, and to what is sent behind it."""
+        rest = (script.keys, *self._names[: script.keys], *arguments)
+        behind = () if then is None else (then,)
+        replies = await link.ask((b"EVALSHA", script.sha, *rest), *behind)
+        if isinstance(replies[0], Exception) and str(replies[0]).startswith("NOSCRIPT"):
+            # Redis does not have it yet, so nothing was done: once more, and with its text.
+            replies = await link.ask((b"EVAL", script.text, *rest), *behind)
+        return self._checked(replies[0]), replies[-1]
+
+    async def _one(self, link: Link, command: Command, longer: float = 0.0) -> Any:
+        return self._checked((await link.ask(command, longer=longer))[0])
+
+    def _checked(self, reply: Any) -> Any:
+        if not isinstance(reply, Exception):
+            return reply
+        text = " ".join(str(reply).split())[:300]
+        if not _UNWILLING.search(text):
+            self._leave()
+            if text.startswith("MOVED"):
+                self._redis.switch_to_cluster()  # a URL of one server that is a cluster's node
+        raise _ErrorReply(text)
+
+    def _leave(self) -> None:
+        """Connect anew, for all: it may have become a replica, or the keys are elsewhere."""
+        for link in (self._writes, self._reads, self._news):
+            link.close("another connection found that this server does not serve")
+
+
+def _named(manifest: m.Manifest) -> tuple[bytes, bytes]:
+    ids = b"".join([one.id.hex().encode() for one in manifest.snapshots])
+    return manifest_bytes(manifest), ids
+
+
+def _kind(reply: Any) -> int:
+    if isinstance(reply, list) and len(reply) >= 2 and reply[0] in range(4):
+        return int(reply[0])
+    raise errors.CorruptData("Redis answered a script with what is no answer")
+
+
+def _fetched(ref: int, after: Mark | None, reply: Any) -> m.Fetched:
+    if _kind(reply) not in (_UNMATCHED, _MATCHED) or len(reply) < 3:
+        raise errors.CorruptData("Redis answered a fetch with what is no answer")
+    end = mark(reply[1], reply[2]) if reply[1] else None
+    return m.Fetched(ref, _entries(after, reply), end)
+
+
+def _entries(after: Mark | None, reply: list[Any]) -> tuple[Placed, ...]:
+    """Return the entries of a reply. That of the mark, which scripts leave out if they find it, is
+    one without contents: whoever has the mark has applied it."""
+    found = [placed(reply[n], reply[n + 1]) for n in range(3, len(reply) - 1, 2)]
+    if after is not None and reply[0] != _UNMATCHED:
+        stands_for = LogEntry(after.node, after.attempt, 0, Kind.BARRIER)
+        found.insert(0, Placed(after.position, stands_for))
+    return tuple(found)

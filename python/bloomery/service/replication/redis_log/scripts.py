@@ -1,0 +1,207 @@
+"""The steps that Redis does, each as a whole: Lua, with the conditions of docs/decisions/0041.
+
+A mark is a position and a tag (the bytes 4 to 20 of the entry there). KEYS: log, manifest, last;
+for snapshots also what the names of chunks begin with. An error of a script means that nothing was
+done: Redis refuses the first thing that it writes, or nothing.
+
+`last` is only a shortcut: where it is not the mark that is asked for, the stream decides. It is
+written in the same step as the entry, and taken away before entries are put back, so it never names
+an entry that the stream has not got.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha1
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script, and the name by which Redis knows it once it was there."""
+
+    text: bytes
+    keys: int = 3
+    sha: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha", sha1(self.text).hexdigest().encode())
+
+
+# ARGV: position and tag of the mark (none: ''), most entries, most bytes.
+# Replies {kind, end, its tag, position, entry, …}: 0: the mark is not there, entries from its
+# position on; 1: it is, entries behind it.
+_READ = b"""
+local log, last, at, tag = KEYS[1], KEYS[3], ARGV[1], ARGV[2]
+
+local function tag_of(entry) return string.sub(entry, 5, 20) end
+
+local function read()
+  local most, room = tonumber(ARGV[3]), tonumber(ARGV[4])
+  local reply, from, take, largest, whole = {0, '', ''}, at, 4, 1, false
+  if at == '' then from = '-' end
+  repeat
+    local some = redis.call('XRANGE', log, from, '+', 'COUNT', take)
+    for _, one in ipairs(some) do
+      local id, entry = one[1], one[2][2]
+      if id == at and tag_of(entry) == tag then
+        reply[1] = 1
+      else
+        reply[#reply + 1] = id
+        reply[#reply + 1] = entry
+      end
+      room = room - #entry
+      largest = math.max(largest, #entry)
+    end
+    most = most - #some
+    whole = #some < take
+    if not whole then from = '(' .. some[take][1] end
+    take = math.min(4 * take, most, math.ceil(room / largest))
+  until whole or take <= 0
+  return reply, whole
+end
+
+local function with_end(reply, whole)
+  local count = #reply
+  if whole and count > 3 then
+    reply[2], reply[3] = reply[count - 1], tag_of(reply[count])
+  elseif whole and reply[1] == 1 then
+    reply[2], reply[3] = at, tag
+  else
+    local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+    if final then reply[2], reply[3] = final[1], tag_of(final[2][2]) end
+  end
+  return reply
+end
+"""
+
+FETCH = Script(
+    b"""
+if redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2] and redis.call('EXISTS', KEYS[1]) == 1 then
+  return {1, ARGV[1], ARGV[2]}
+end
+"""
+    + _READ
+    + b"return with_end(read())"
+)
+
+# ARGV: as above, and the entry. Replies {2, position, '', entries between the mark and it}; 3: not
+# all of those; or what a fetch replies, and nothing is appended.
+APPEND = Script(
+    b"""
+if redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2] then
+  local id = redis.call('XADD', KEYS[1], 'NOMKSTREAM', '*', 'e', ARGV[5])
+  if id then
+    redis.call('SET', KEYS[3], id .. string.sub(ARGV[5], 5, 20))
+    return {2, id}
+  end
+end
+"""
+    + _READ
+    + b"""
+local reply, whole = read()
+if at == '' then
+  if redis.call('EXISTS', log, KEYS[2]) > 0 then return with_end(reply, whole) end
+elseif reply[1] == 0 then
+  return with_end(reply, whole)
+end
+local id = redis.call('XADD', log, '*', 'e', ARGV[5])
+redis.call('SET', last, id .. tag_of(ARGV[5]))
+reply[1], reply[2] = whole and 2 or 3, id
+return reply
+"""
+)
+
+# ARGV: position and tag of the mark that the stream must end with; then positions and entries.
+PUT_BACK = Script(
+    b"""
+local log, last = KEYS[1], KEYS[3]
+local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+if not final or final[1] ~= ARGV[1] or string.sub(final[2][2], 5, 20) ~= ARGV[2] then return 0 end
+redis.call('DEL', last)
+for n = 3, #ARGV, 2 do redis.call('XADD', log, ARGV[n], 'e', ARGV[n + 1]) end
+redis.call('SET', last, ARGV[#ARGV - 1] .. string.sub(ARGV[#ARGV], 5, 20))
+return 1
+"""
+)
+
+_SNAPSHOTS = b"""
+local log, manifest, last, chunk = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+local function parts(id, first, count)
+  local names = {}
+  for n = first, first + count - 1 do names[#names + 1] = chunk .. id .. ':' .. n end
+  return names
+end
+
+local function count_of(id)  -- of its chunks, if all are there
+  local head = redis.call('GET', chunk .. id)
+  if not head or #head < 12 then return nil end
+  local count = struct.unpack('<I4', string.sub(head, 9, 12))
+  for first = 0, count - 1, 1000 do
+    local names = parts(id, first, math.min(1000, count - first))
+    if redis.call('EXISTS', unpack(names)) < #names then return nil end
+  end
+  return count
+end
+
+local function keep(id, count)
+  redis.call('PERSIST', chunk .. id)
+  for _, name in ipairs(parts(id, 0, count)) do redis.call('PERSIST', name) end
+end
+
+local function named()
+  local head, found = redis.call('GETRANGE', manifest, 8, 72), {}
+  for n = 1, string.byte(head, 1) or 0 do found[n] = string.sub(head, 32 * n - 30, 32 * n + 1) end
+  return found
+end
+
+local function drop(old, ids)  -- chunks of those that are not named any more
+  for _, id in ipairs(old) do
+    if not string.find(ids, id, 1, true) then
+      redis.call('UNLINK', chunk .. id)
+      local first = 0
+      while redis.call('UNLINK', unpack(parts(id, first, 1000))) > 0 do first = first + 1000 end
+    end
+  end
+end
+"""
+
+# ARGV: the newest snapshot as it was read (none: ''), the manifest, the ids that it names; of the
+# first one the position and tag; before which position to trim (nowhere: '').
+SWAP = Script(
+    _SNAPSHOTS
+    + b"""
+local old, id = named(), string.sub(ARGV[3], 1, 32)
+if (old[1] or '') ~= ARGV[1] then return 0 end
+local found = redis.call('XRANGE', log, ARGV[4], ARGV[4])[1]
+if not found or string.sub(found[2][2], 5, 20) ~= ARGV[5] then return 0 end
+local count = count_of(id)
+if not count then return 0 end
+redis.call('SET', manifest, ARGV[2])
+keep(id, count)
+drop(old, ARGV[3])
+if ARGV[6] ~= '' then redis.call('XTRIM', log, 'MINID', ARGV[6]) end
+return 1
+""",
+    keys=4,
+)
+
+# ARGV: the manifest, the ids that it names, the position and bytes of the first one's last entry.
+RESTORE = Script(
+    _SNAPSHOTS
+    + b"""
+local id = string.sub(ARGV[2], 1, 32)
+if redis.call('EXISTS', log) == 1 then return 0 end
+local count = count_of(id)
+if not count then return 0 end
+local old = named()
+redis.call('SET', manifest, ARGV[1])
+keep(id, count)
+drop(old, ARGV[2])
+redis.call('DEL', last)
+redis.call('XADD', log, ARGV[3], 'e', ARGV[4])
+redis.call('SET', last, ARGV[3] .. string.sub(ARGV[4], 5, 20))
+return 1
+""",
+    keys=4,
+)

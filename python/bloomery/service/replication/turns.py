@@ -1,0 +1,178 @@
+"""Turns of a node: what clients write in one round of the event loop is one entry of the shared
+log, and is answered when that entry is applied here.
+
+    connections ──join──> a turn ──end──> only asked: answered at once
+                                   └────> wrote: one payload ──> the core ──> applied: answered
+                                                                        └──> refused: an error
+
+One payload is on its way at a time. What is written meanwhile, in however many rounds, is the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bloomery import _native, errors
+from bloomery.service.domain.operations import Op
+from bloomery.service.durability.log import Fsync, Row
+from bloomery.service.engine import REFUSED, Engine, Outcome
+from bloomery.service.group_commit import CommitWaiter, Turns
+from bloomery.service.observe import logs
+
+
+class NodeLog:
+    """What `durability.log.Log` is to a server alone: a node has nothing on its disk."""
+
+    fsync: Fsync = "never"
+    seq = 0  # no snapshot of it is ever due
+    segment = 0
+    path = Path("redis")
+    pending: tuple[()] = ()
+    unfolded: str | None = None
+    flushing = False
+
+    def unsynced(self, now: float) -> float:
+        """For how many seconds something has not been on the disk: nothing has to be."""
+        return 0.0
+
+    def write(self, rows: list[Row]) -> None:
+        """Refuse: what a node writes is in the shared log."""
+        raise errors.LogUnavailable("a node has no log of its own")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _Sent(NamedTuple):
+    """A turn that is on its way to the log."""
+
+    waiters: list[CommitWaiter]
+    futures: list[_Expected]
+    began: float
+
+
+class _Expected(NamedTuple):
+    """Who waits for the result of a record, or of some of its keys."""
+
+    record: int
+    keys: slice | None
+    result: asyncio.Future[Any]
+
+    def take(self, results: list[Any]) -> None:
+        """Hand the result over."""
+        if self.result.done():  # whoever waited has gone
+            return
+        value = results[self.record]
+        if isinstance(value, Exception):
+            self.result.set_exception(value)
+        elif self.keys is None:
+            self.result.set_result(value)
+        else:
+            answers, refusal = value
+            own = answers[self.keys]
+            self.result.set_result((own, refusal if REFUSED in own else None))
+
+
+class SharedTurns(Turns):
+    """The turns of a node."""
+
+    def __init__(self, engine: Engine, send: Callable[[int, bytes], None]) -> None:
+        """`send` hands a turn to the core, by a number; `applied` or `refused` has the same."""
+        super().__init__(engine)
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._sent: dict[int, _Sent] = {}
+        # Of what is noted and was not sent yet.
+        self._held: list[CommitWaiter] = []
+        self._expected: list[_Expected] = []
+
+    def note(self, op: Op, filter_id: int, data: bytes) -> asyncio.Future[Any]:
+        """Let an operation be part of this turn; a future of its result."""
+        self.join()
+        record = self.engine.shelf.note(filter_id, op, data)
+        return self._expect(record, None)
+
+    def note_keys(self, name: bytes, op: Op, keys: Any) -> asyncio.Future[Outcome]:
+        """Let keys be added or removed by this turn; a future of what becomes of each."""
+        self.join()
+        record, first, count = self.engine.shelf.defer(name, keys, op)
+        return self._expect(record, slice(first, first + count))
+
+    def _expect(self, record: int, keys: slice | None) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._expected.append(_Expected(record, keys, future))
+        return future
+
+    def logging(self) -> asyncio.Future[None]:
+        """Return a future that is done: who was told the result of an operation knows that the log
+        has it."""
+        future = self._loop.create_future()
+        future.set_result(None)
+        return future
+
+    def _end(self) -> None:
+        turn, self._turn, self._begun = self._turn, [], False
+        self.engine.end()
+        for waiter in turn:
+            if waiter.wrote:
+                waiter.hold()
+                self._held.append(waiter)
+            else:
+                waiter.send()
+        self._send_next()
+
+    def _send_next(self) -> None:
+        """Send what was noted, unless something is on its way: then more is noted meanwhile, and
+        all of it is the next entry."""
+        if self._sent or self._begun:  # in a turn that goes on, more is noted: its end sends it
+            return
+        records = self.engine.shelf.take_log()
+        held, self._held = self._held, []
+        expected, self._expected = self._expected, []
+        if not records:
+            for waiter in held:
+                waiter.release(None)
+            return
+        number = next(self._numbers)
+        self._sent[number] = _Sent(held, expected, time.monotonic())
+        self._send(number, _native.pack_records(records))
+
+    def applied(self, number: int, results: list[Any]) -> None:
+        """Answer a turn: its entry is in the log, and has done this."""
+        sent = self._sent.pop(number)
+        self.latency.observe(time.monotonic() - sent.began)
+        for one in sent.futures:
+            one.take(results)
+        for waiter in sent.waiters:
+            try:
+                waiter.answer(results)
+            except Exception as problem:  # noqa: BLE001  # the others wait too
+                logs.tell("a client was not answered", level="error", problem=problem)
+                waiter.release(errors.ServerUnavailable("an error of the server: it is done"))
+        self._send_next()
+
+    def refused(self, number: int, problem: errors.BloomeryError) -> None:
+        """Tell the clients of a turn why it was not done, or that nobody knows."""
+        sent = self._sent.pop(number)
+        for one in sent.futures:
+            if not one.result.done():
+                one.result.set_exception(problem)
+        for waiter in sent.waiters:
+            waiter.release(problem)
+        self._send_next()
+
+    async def close(self) -> None:
+        """Return when every turn was answered."""
+        self.join()
+        while self._begun or self._sent or self._held:
+            await asyncio.sleep(0.001)
+
+    def refuse_all(self, problem: errors.BloomeryError) -> None:
+        """Tell the clients of all turns that are on their way."""
+        for number in list(self._sent):
+            self.refused(number, problem)
