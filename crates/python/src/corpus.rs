@@ -173,6 +173,17 @@ impl CorpusChunk {
         probed(filter.py(), filter.get(), &mut self.split, add)
     }
 
+    /// All keys, 8 little-endian bytes each: for a filter that is to know them whatever it has seen.
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let keys = &self.split.keys;
+        PyBytes::new_with(py, keys.len() * 8, |out| {
+            out.chunks_exact_mut(8)
+                .zip(keys)
+                .for_each(|(bytes, key)| bytes.copy_from_slice(&key.to_le_bytes()));
+            Ok(())
+        })
+    }
+
     /// What became of them.
     fn counts(&self, py: Python<'_>) -> Counts {
         let found = py.detach(|| self.split.counts());

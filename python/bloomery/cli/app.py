@@ -36,6 +36,7 @@ _COMMANDS = {
     "dedup": ("lines.dedup", _LINES, "Print each line once, the first time it comes."),
     "diff": ("lines.diff", _LINES, "Print the lines of B that are not in A."),
     "count": ("lines.count", _LINES, "Count distinct lines."),
+    "corpus": ("corpus", _LINES, "Text corpora: JSONL files without duplicates."),
     "mail": ("mail", _LINES, "Mailboxes: find, move or delete messages that are there twice."),
     "index": ("files.index", _FILES, "Index a folder of Parquet, CSV and JSONL files."),
     "parquet": ("files.parquet", _FILES, "Parquet's own filters: list, add, find rows by them."),
@@ -46,7 +47,15 @@ _COMMANDS = {
     "cluster": ("server.cluster", _SERVER, "Several servers that share their filters, to try out."),
     "pgindex": ("pgindex", _ENGINES, "The bloom index of PostgreSQL that suits a table."),
 }
-_GROUPS = {"cluster", "index", "mail", "parquet", "pgindex", "user"}  # with commands under them
+_GROUPS = {
+    "cluster",
+    "corpus",
+    "index",
+    "mail",
+    "parquet",
+    "pgindex",
+    "user",
+}  # with commands under them
 
 
 def _version(wanted: bool) -> None:
