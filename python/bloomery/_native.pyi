@@ -862,6 +862,8 @@ class CorpusChunk:
         or two equal units may both stay."""
     def keys(self) -> bytes:
         """All keys, 8 little-endian bytes each."""
+    def release(self) -> None:
+        """Let go of the buffer; what was counted stays."""
     def counts(self) -> tuple[int, int, int, int, int, int, int, int]:
         """Documents, documents gone, documents cut, units, units gone, characters, characters
         gone, keys."""
@@ -887,8 +889,8 @@ class CorpusSplitter:
     def split(
         self, filter: Bloom, data: Buffer, *, final: bool = False, skip_bad: bool = False
     ) -> CorpusChunk:
-        """Split the whole lines of `data`, all of it if `final`; leave it alone while the chunk
-        lives."""
+        """Split the whole lines of `data`, all of it if `final`; leave it alone until the chunk
+        is released."""
     def texts(
         self, filter: Bloom, texts: Sequence[str], *, add: bool = True
     ) -> tuple[list[list[tuple[int, int, float]]], int]:

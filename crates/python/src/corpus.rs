@@ -70,10 +70,10 @@ impl CorpusSplitter {
             error(py, "UnsupportedBatch", "a corpus is read from a contiguous buffer".into())
         })?;
         let hasher = filter.get().hasher;
-        // SAFETY: contiguous; the caller hands the buffer over for as long as the chunk lives.
+        // SAFETY: contiguous; the caller leaves the buffer alone until the chunk is released.
         let text = unsafe { view.bytes() };
         let split = py.detach(|| self.0.lines(text, r#final, skip_bad, &hasher));
-        Ok(CorpusChunk { split, view })
+        Ok(CorpusChunk { split, view: Some(view) })
     }
 
     /// For each text the spans of it that go; asks only, unless it is to `add` what stays.
@@ -142,7 +142,8 @@ fn probed(py: Python<'_>, filter: &Bloom, split: &mut Split, add: bool) -> PyRes
 #[pyclass(module = "bloomery._native")]
 pub struct CorpusChunk {
     split: Split,
-    view: BufferView,
+    /// Until it is released.
+    view: Option<BufferView>,
 }
 
 #[pymethods]
@@ -184,6 +185,11 @@ impl CorpusChunk {
         })
     }
 
+    /// Lets go of the buffer; what was counted stays.
+    fn release(&mut self) {
+        self.view = None;
+    }
+
     /// What became of them.
     fn counts(&self, py: Python<'_>) -> Counts {
         let found = py.detach(|| self.split.counts());
@@ -200,7 +206,7 @@ impl CorpusChunk {
     }
 
     /// The lines that stay, without what goes of them.
-    fn kept<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn kept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.composed(py, |split, data, out| split.kept(data, out))
     }
 
@@ -210,7 +216,7 @@ impl CorpusChunk {
         py: Python<'py>,
         first_line: u64,
         found_only: bool,
-    ) -> Bound<'py, PyBytes> {
+    ) -> PyResult<Bound<'py, PyBytes>> {
         self.composed(py, |split, data, out| split.found(data, first_line, found_only, out))
     }
 }
@@ -220,14 +226,17 @@ impl CorpusChunk {
         &self,
         py: Python<'py>,
         compose: impl Fn(&Split, &[u8], &mut Vec<u8>) + Send + Sync,
-    ) -> Bound<'py, PyBytes> {
-        // SAFETY: contiguous; the caller leaves the buffer alone for as long as the chunk lives.
-        let data = unsafe { self.view.bytes() };
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let Some(view) = &self.view else {
+            return Err(invalid(py, "the chunk was released".into()));
+        };
+        // SAFETY: contiguous; the caller leaves the buffer alone until the chunk is released.
+        let data = unsafe { view.bytes() };
         let lines = py.detach(|| {
             let mut out = Vec::with_capacity(data.len());
             compose(&self.split, data, &mut out);
             out
         });
-        PyBytes::new(py, &lines)
+        Ok(PyBytes::new(py, &lines))
     }
 }

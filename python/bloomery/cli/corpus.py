@@ -1,4 +1,4 @@
-"""`bloomery corpus dedup`: files of JSON lines without the documents or paragraphs that came before."""
+"""`bloomery corpus dedup`: JSONL files without the documents or paragraphs that came before."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -207,7 +207,7 @@ def dedup(
         bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=_RUN)
     ] = False,
 ) -> int:
-    """Write the documents of JSONL files to a folder, without duplicates, in the memory of a filter.
+    """Write the documents of JSONL files to a folder, without duplicates; in a filter's memory.
 
     Stopped or killed, it goes on where it was when it is run again. Exits with 0 when done, 1 when
     more came than the filter has room for, 2 on an error.

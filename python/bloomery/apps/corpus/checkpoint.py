@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -91,7 +90,6 @@ class Checkpoint:
 
     def save(self, filter: BloomFilter | None, state: State) -> None:
         """Keep both; without a filter the run is over."""
-        before = self._filter()
         self._number += 1
         if filter is not None:
             filter.save(self._filter())
@@ -104,8 +102,11 @@ class Checkpoint:
         content["checksum"] = _checksum(content)
         with replacing(self._state) as file:
             file.write(json.dumps(content).encode())
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(before)
+        # The filter before, and whatever a kill has left of one.
+        kept = {self._state.name, "lock", self._filter().name if filter is not None else ""}
+        for path in self.folder.iterdir():
+            if path.name not in kept:
+                path.unlink()
 
     def clear(self) -> None:
         """Forget all: the list first, so that none is left without its filter."""

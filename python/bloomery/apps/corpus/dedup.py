@@ -368,7 +368,7 @@ class _Run:
     ) -> None:
         """Split a file chunk by chunk, and do the step with each, and how many lines are before it.
 
-        A chunk lives in the reader's buffer, so the step keeps none.
+        A chunk lives in the reader's buffer, so it ends with the step.
         """
         lines = 0
         reader = Reader(file.path)
@@ -385,13 +385,14 @@ class _Run:
                 chunk = self._splitter.split(
                     self.filter, view, final=reader.final, skip_bad=self.options.skip_bad
                 )
-                self._note_faults(file, chunk.faults, lines)
-                step(chunk, lines)
+                try:
+                    self._note_faults(file, chunk.faults, lines)
+                    step(chunk, lines)
+                finally:
+                    chunk.release()
+                    view.release()
                 lines += chunk.lines
-                used = chunk.used
-                del chunk
-                view.release()
-                reader.consumed(used)
+                reader.consumed(chunk.used)
                 with self._counting:
                     self._positions[file.name] = reader.position
         finally:

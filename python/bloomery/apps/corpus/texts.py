@@ -1,4 +1,4 @@
-"""Texts in memory, told apart from those before: for a loop of one's own, a Spark worker, a test."""
+"""Texts in memory, told apart from those before: for a loop of one's own, or a worker's."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class TextDeduplicator:
     """Finds what of a text came before.
 
     >>> seen = TextDeduplicator(1_000_000, by="paragraph")
-    >>> seen.spans(["All rights reserved.\\nA first text.", "A second text.\\nAll rights reserved."])
-    [[], [(15, 35, 1.0)]]
+    >>> seen.spans(["A first text.\\nAll rights reserved.", "All rights reserved.\\nA second one."])
+    [[], [(0, 21, 1.0)]]
     >>> seen.dedup(["A third text.\\nAll rights reserved.", "A first text."])
     ['A third text.', None]
 
