@@ -16,7 +16,7 @@ use crate::errors::{error, invalid};
 use crate::filters::bloom::Bloom;
 use crate::keys::buffer::BufferView;
 
-/// For what needs no filter: an estimate, a signature.
+/// For what needs no filter: an estimate.
 const PLAIN: KeyHasher = KeyHasher { kind: HashKind::Xxh3, seed: 0 };
 
 /// Documents, documents gone, documents cut, units, units gone, characters, characters gone, keys.
@@ -114,9 +114,10 @@ impl CorpusSplitter {
         Ok((split.spans(), new))
     }
 
-    /// The MinHash signature of a text: `bands` times `rows` numbers, or none if it has no words.
-    fn signature(&self, text: &str) -> Vec<u64> {
-        self.0.signature(text.as_bytes(), &PLAIN)
+    /// The MinHash signature of a text, by the filter's hash function: `bands` times `rows` numbers,
+    /// or none if it has no words.
+    fn signature(&self, filter: &Bound<'_, Bloom>, text: &str) -> Vec<u64> {
+        self.0.signature(text.as_bytes(), &filter.get().hasher)
     }
 
     /// How many documents and keys the whole lines of `data` have, how many of the keys are

@@ -65,7 +65,7 @@ class TextDeduplicator:
 
     def signature(self, text: str) -> list[int]:
         """Return the MinHash signature of a text, for near-duplicates; empty if it has no words."""
-        return self._splitter.signature(text)
+        return self._splitter.signature(self.filter, text)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the filter, for `filter=BloomFilter.load(path)` or `bloomery corpus --filter`."""
