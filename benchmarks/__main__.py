@@ -45,6 +45,7 @@ PARTS = {
     "seen": "which articles each of many users had",
     "cluster": "filters in Redis, nodes, HAProxy",
     "crawl": "Scrapy's dupefilters",
+    "corpus": "text corpora beside Dolma's deduper and datasketch's index",
     "signatures": "one index for ten columns beside Polars, DuckDB and PostgreSQL",
     "engines": "terms of Polars and DuckDB queries, filters in Parquet files",
     "spark": "a join of Spark's with a filter before it",
