@@ -896,7 +896,7 @@ class CorpusSplitter:
     ) -> tuple[list[list[tuple[int, int, float]]], int]:
         """For each text the spans of it that go, and how many keys were new."""
     def signature(self, filter: Bloom, text: str) -> list[int]:
-        """The MinHash signature of a text, by the filter's hash function; empty if it has no words."""
+        """The MinHash signature of a text, by the filter's hash function; empty without words."""
     def sample(self, data: bytes, final: bool) -> tuple[int, int, int, int]:
         """How many documents, keys and distinct keys the lines have, and how many bytes."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
-from bloomery.apps.corpus.comparison import By, Unit, check_rate, comparison
+from bloomery.apps.corpus.comparison import By, Comparison, Unit, check_rate, comparison
 from bloomery.errors import InvalidParameter
 from bloomery.filters import BloomFilter
 
@@ -48,6 +49,15 @@ class TextDeduplicator:
         self.comparison.check(filter, "the filter")
         self.filter = filter
         self._splitter = self.comparison.splitter()
+
+    @classmethod
+    def of(cls, compared: Comparison, filter: BloomFilter) -> TextDeduplicator:
+        """Return one for a comparison that was made before, and a filter of it."""
+        chosen = {"unit": compared.unit, "words": compared.words, "threshold": compared.threshold}
+        if compared.by == "near":
+            chosen = {**chosen, "unit": None, "bands": compared.bands, "rows": compared.rows}
+        options: dict[str, Any] = chosen if compared.by in ("ngram", "near") else {}
+        return cls(by=compared.by, filter=filter, **options)
 
     def spans(self, texts: Sequence[str], *, add: bool = True) -> list[list[Span]]:
         """Return for each text the spans of characters that came before, each with the newline
