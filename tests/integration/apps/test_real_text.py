@@ -142,8 +142,8 @@ def between(character: str) -> bool:
     code = ord(character)
     if code < 0x80:
         return not character.isalnum()
-    signs = (0x80, 0xBF), (0xD7, 0xD7), (0xF7, 0xF7), (0x2000, 0x206F), (0x3000, 0x303F)
-    signs += ((0xFF00, 0xFF0F),)
+    signs = [(0x80, 0xBF), (0xD7, 0xD7), (0xF7, 0xF7), (0x2000, 0x206F), (0x3000, 0x303F)]
+    signs.append((0xFF00, 0xFF0F))
     if any(low <= code <= high for low, high in signs):
         return not character.isalnum()
     return character.isspace()

@@ -33,7 +33,7 @@ def test_documents_stay_once(spark: Any) -> None:
     frame = spark.createDataFrame(rows, "n int, text string, other string").repartition(5)
     found = dedup_texts(frame, "text", 1000)
     assert found.schema == frame.schema
-    assert left(found) == Counter({**dict.fromkeys(TEXTS, 1), None: 3})
+    assert left(found) == Counter([*set(TEXTS), None, None, None])
     texts = [row for row in found.collect() if row["text"] is not None]
     assert all(row["other"] == f"of {row['text']}" for row in texts)
 

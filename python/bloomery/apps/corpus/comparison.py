@@ -71,7 +71,7 @@ class Comparison:
 
     def check(self, filter: BloomFilter, name: str) -> None:
         """Raise IncompatibleFilters unless the filter was made for this comparison."""
-        if not isinstance(filter, BloomFilter) or filter.seed != self.seed:
+        if filter.seed != self.seed:
             raise IncompatibleFilters(
                 f"{name} was not made for {self}: use the options that it was made with, or "
                 "another filter"

@@ -51,9 +51,9 @@ def _sampled(file: CorpusFile, splitter: _native.CorpusSplitter) -> tuple[float,
                 sample += view
                 size = len(view)
             reader.consumed(size)
-        encoded = reader.position if not reader.final else file.size
+        position = reader.position if not reader.final else file.size
         # What is decoded already and not read yet took encoded bytes as well.
-        encoded = encoded * len(sample) / max(1, len(sample) + reader.ahead)
+        encoded = position * len(sample) / max(1, len(sample) + reader.ahead)
     finally:
         reader.close()
     _, _, distinct, split = splitter.sample(bytes(sample), reader.final)

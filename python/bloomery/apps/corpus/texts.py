@@ -53,10 +53,13 @@ class TextDeduplicator:
     @classmethod
     def of(cls, compared: Comparison, filter: BloomFilter) -> TextDeduplicator:
         """Return one for a comparison that was made before, and a filter of it."""
-        chosen = {"unit": compared.unit, "words": compared.words, "threshold": compared.threshold}
+        options: dict[str, Any] = {}
+        if compared.by in ("ngram", "near"):
+            options = {"words": compared.words, "threshold": compared.threshold}
+        if compared.by == "ngram":
+            options |= {"unit": compared.unit}
         if compared.by == "near":
-            chosen = {**chosen, "unit": None, "bands": compared.bands, "rows": compared.rows}
-        options: dict[str, Any] = chosen if compared.by in ("ngram", "near") else {}
+            options |= {"bands": compared.bands, "rows": compared.rows}
         return cls(by=compared.by, filter=filter, **options)
 
     def spans(self, texts: Sequence[str], *, add: bool = True) -> list[list[Span]]:

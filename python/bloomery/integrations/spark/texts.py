@@ -2,9 +2,9 @@
 
 A filter belongs to a task, which makes it anew: a task that is run again, or twice at once, finds
 the same. So that equal texts meet in one filter, whole documents are distributed by their hash:
-each partition has the filter of its share; by paragraphs, n-grams and bands there is one task, through
-whose filter all texts go. What is only asked for, `against` with `keep_duplicates`, stays where it
-is, and every task has the filter.
+each partition has the filter of its share. By paragraphs, n-grams and bands there is one task,
+through whose filter all texts go. What is only asked for, `against` with `keep_duplicates`, stays
+where it is, and every task has the filter.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def test_sizes_are_estimated_from_a_sample(tmp_path: Path, monkeypatch: pytest.M
         chosen = ["\n".join(lines[at : at + 10]) for at in range(n * 20_000, (n + 1) * 20_000, 10)]
         write(tmp_path / f"in/{n}.{suffix}", chosen)
     for by in ("document", "paragraph", "ngram", "near"):
-        report = corpus.dedup([tmp_path / "in"], tmp_path / by, by=by)  # type: ignore[arg-type]
+        report = corpus.dedup([tmp_path / "in"], tmp_path / by, by=by)
         assert 1.1 < report.capacity / report.keys < 1.5, by
         assert not report.saturated
 

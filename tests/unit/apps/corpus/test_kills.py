@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_with_one_thread_nobody_can_tell(tmp_path: Path, every: float) -> None:
     point = 0
     while not (tmp_path / "over").exists():
         out, seen = tmp_path / f"out{point}", tmp_path / f"out{point}.bloom"
-        killed(lambda o=out, s=seen, p=point: kill_at(p, folder, o, filter=s, **options))
+        killed(partial(kill_at, point, folder, out, filter=seen, **options))
         report = run(folder, out, filter=seen, **options)
         assert outputs(out) == expected, point
         assert report.total == whole.total, point
@@ -98,7 +99,7 @@ def test_with_several_threads_nothing_is_lost_and_nothing_is_left_twice(tmp_path
         out = tmp_path / f"out{number}"
         for _ in range(3):
             point = rng.randrange(40)
-            killed(lambda o=out, p=point: kill_at(p, folder, o, **options))
+            killed(partial(kill_at, point, folder, out, **options))
         report = run(folder, out, **options)
         left = Counter(
             paragraph
