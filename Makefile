@@ -20,7 +20,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-crawl
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-corpus bench-crawl
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust lint-deploy
 # Every test imported once, so that bytecode is kept of all: else each worker would compile all of it for itself.
@@ -91,6 +91,9 @@ bench-billion: build $(STAMPS)/dev $(STAMPS)/bench ## measure 10^9 keys and 10^9
 bench-crawl: build $(STAMPS)/dev ## measure our dupefilter of Scrapy beside its own (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only crawl $(BENCH)
 
+bench-corpus: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/dolma ## measure text corpora beside Dolma's deduper and datasketch (BENCH="--quick")
+	$(BIN)/python -m benchmarks --only corpus $(BENCH)
+
 figures: $(STAMPS)/dev $(STAMPS)/bench ## README's and the pages' figures anew, from benchmarks/results/*.json
 	$(BIN)/python scripts/admission_plot.py
 	$(BIN)/python scripts/figures.py
@@ -156,6 +159,7 @@ lock: $(STAMPS)/venv ## resolve requirements/*.in again into the pinned, hashed 
 	$(call compile,bench-build,-c requirements/bench.txt)
 	$(call compile,client-tests,--no-deps -c requirements/dev.txt)
 	$(call compile,docs,-c requirements/dev.txt)
+	$(call compile,dolma)
 
 fresh-check: ## clone HEAD into an empty folder with an empty HOME; run `make run` and `make test` there
 	PYTHON="$(PYTHON)" scripts/fresh-check
@@ -211,6 +215,12 @@ $(STAMPS)/docs: requirements/docs.txt | $(STAMPS)/dev
 $(STAMPS)/bench: requirements/bench-build.txt requirements/bench.txt | $(STAMPS)/dev $(filter %/docs,$(AFTER))
 	$(INSTALL) -r requirements/bench-build.txt
 	$(INSTALL) --no-build-isolation -r requirements/bench.txt
+	@touch $@
+
+# A peer whose requirements contradict the others': in an environment of its own.
+$(STAMPS)/dolma: requirements/dolma.txt | $(STAMPS)/uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/dolma
+	$(BIN)/uv pip install --quiet --require-hashes --python $(VENV)/dolma/bin/python -r requirements/dolma.txt
 	@touch $@
 
 $(STAMPS)/build: $(RUST_SOURCES) | $(STAMPS)/run $(AFTER)

@@ -47,6 +47,7 @@ PARTS = {
     "feeds": "deltas of signed feeds, and what the check of a token costs",
     "cluster": "filters in Redis, nodes, HAProxy",
     "crawl": "Scrapy's dupefilters",
+    "corpus": "text corpora beside Dolma's deduper and datasketch's index",
     "signatures": "one index for ten columns beside Polars, DuckDB and PostgreSQL",
     "engines": "terms of Polars and DuckDB queries, filters in Parquet files",
     "spark": "a join of Spark's with a filter before it",

@@ -109,6 +109,16 @@ class Settings:
         return self.size(1_000_000 if self.quick else 10_000_000)
 
     @property
+    def corpus_characters(self) -> int:
+        """Of text, in JSONL files."""
+        return self.size(40_000_000 if self.quick else 181_000_000)
+
+    @property
+    def corpus_documents(self) -> int:
+        """Of 200 words each, for near-duplicates."""
+        return self.size(4_000 if self.quick else 40_000)
+
+    @property
     def json_lines(self) -> int:
         return self.size(500_000 if self.quick else 5_000_000)
 

@@ -21,6 +21,8 @@ __all__ = [
     "Bloom",
     "Chain",
     "Commands",
+    "CorpusChunk",
+    "CorpusSplitter",
     "Cuckoo",
     "DuckDBFilter",
     "Family",
@@ -918,6 +920,63 @@ def parquet_block_contains(block: bytes, hash: int) -> bool:
 
 def parquet_error_rate(bits: bytes) -> float:
     """How often a filter is wrong about values that are not in it, by its bits."""
+
+@final
+class CorpusChunk:
+    """Some lines of a corpus, split; made by `CorpusSplitter.split`."""
+
+    @property
+    def used(self) -> int:
+        """Bytes of the lines."""
+    @property
+    def lines(self) -> int:
+        """Lines, blank ones among them."""
+    @property
+    def faults(self) -> list[tuple[int, str]]:
+        """Lines that are no documents, by number from 0, and why."""
+    def probe(self, filter: Bloom, *, add: bool = True) -> int:
+        """Ask the filter for every unit, in order, and add those that stay, unless it is not to
+        `add`; return how many keys were new. Threads that share a filter do this one after another,
+        or two equal units may both stay."""
+    def keys(self) -> bytes:
+        """All keys, 8 little-endian bytes each."""
+    def release(self) -> None:
+        """Let go of the buffer; what was counted stays."""
+    def counts(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """Documents, documents gone, documents cut, units, units gone, characters, characters
+        gone, keys."""
+    def kept(self) -> bytes:
+        """The lines that stay, without what goes of them."""
+    def found(self, first_line: int, found_only: bool) -> bytes:
+        """What was found: a line for each document, or for those alone with something that goes."""
+
+@final
+class CorpusSplitter:
+    """How a corpus is split into units and keys."""
+
+    def __new__(
+        cls,
+        field: str,
+        *,
+        paragraphs: bool = False,
+        words: int = 0,
+        share: float = 1.0,
+        bands: int = 0,
+        rows: int = 0,
+    ) -> Self: ...
+    def split(
+        self, filter: Bloom, data: Buffer, *, final: bool = False, skip_bad: bool = False
+    ) -> CorpusChunk:
+        """Split the whole lines of `data`, all of it if `final`; leave it alone until the chunk
+        is released."""
+    def texts(
+        self, filter: Bloom, texts: Sequence[str], *, add: bool = True
+    ) -> tuple[list[list[tuple[int, int, float]]], int]:
+        """For each text the spans of it that go, and how many keys were new."""
+    def signature(self, filter: Bloom, text: str) -> list[int]:
+        """The MinHash signature of a text, by the filter's hash function; empty without words."""
+    def sample(self, data: bytes, final: bool) -> tuple[int, int, int, int]:
+        """How many documents, keys and distinct keys the lines have, and how many bytes."""
 
 @final
 class DuckDBFilter:

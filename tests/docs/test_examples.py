@@ -2,6 +2,7 @@
 
 import ast
 import gzip
+import json
 import os
 import re
 import subprocess
@@ -92,11 +93,36 @@ def make_inputs(folder: Path) -> None:
     (folder / "urls.txt").write_bytes(lines)
     (folder / "logs" / "a.gz").write_bytes(gzip.compress(lines))
     (folder / "today.zst").write_bytes(zstandard.compress(lines))
+    make_corpus(folder)
     for name in ("cur", "new", "tmp"):
         (folder / "Maildir" / name).mkdir(parents=True)
     for number in range(7):
         mail = b"Message-ID: <%d@example.org>\n\nHello\n" % (number % 5)
         (folder / "Maildir" / "new" / f"{number}.example").write_bytes(mail)
+
+
+def make_corpus(folder: Path) -> None:
+    """Two files of documents, and one of test questions."""
+    rights = "All rights reserved."
+    question = "What is the capital of the country of France?"
+    texts = {
+        "in/a.jsonl.gz": [f"A first text.\n{rights}\nThe end.", f"{question}\nParis.", "Alone."],
+        "in/b.jsonl.gz": [
+            f"{rights}\nA second text.",
+            "Other.\nThe last.",
+            f"{question}\n{rights}\nA first text.",
+        ],
+        "tests.jsonl": [question],
+    }
+    (folder / "in").mkdir()
+    number = 0
+    for name, documents in texts.items():
+        lines = []
+        for text in documents:
+            lines.append(json.dumps({"id": number, "text": text}) + "\n")
+            number += 1
+        data = "".join(lines).encode()
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
 
 
 @pytest.mark.parametrize("page", PAGES)

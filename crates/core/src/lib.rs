@@ -8,6 +8,7 @@ pub mod batch;
 pub mod bits;
 pub mod budget;
 mod cells;
+pub mod corpus;
 pub mod counting;
 pub mod cuckoo;
 pub mod deletable;

@@ -1,6 +1,7 @@
 //! `bloomery._native`: Python objects in, the core's work with the interpreter lock released,
 //! Python objects and errors out. No algorithms.
 
+mod corpus;
 mod duckdb;
 mod errors;
 mod filters;
@@ -41,6 +42,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Cuckoo", py.get_type::<Cuckoo>())?;
     module.add("Family", py.get_type::<Family>())?;
     module.add_class::<Commands>()?;
+    module.add_class::<corpus::CorpusChunk>()?;
+    module.add_class::<corpus::CorpusSplitter>()?;
     module.add_class::<duckdb::DuckDBFilter>()?;
     module.add_class::<Histogram>()?;
     module.add_class::<KeyHashes>()?;

@@ -37,6 +37,7 @@ _COMMANDS = {
     "dedup": ("lines.dedup", _LINES, "Print each line once, the first time it comes."),
     "diff": ("lines.diff", _LINES, "Print the lines of B that are not in A."),
     "count": ("lines.count", _LINES, "Count distinct lines."),
+    "corpus": ("corpus", _LINES, "Text corpora: JSONL files without duplicates."),
     "mail": ("mail", _LINES, "Mailboxes: find, move or delete messages that are there twice."),
     "index": ("files.index", _FILES, "Index a folder of Parquet, CSV and JSONL files."),
     "parquet": ("files.parquet", _FILES, "Parquet's own filters: list, add, find rows by them."),
@@ -55,6 +56,7 @@ _COMMANDS = {
 _GROUPS = {
     "cluster",
     "exact",
+    "corpus",
     "index",
     "mail",
     "parquet",

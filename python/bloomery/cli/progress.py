@@ -123,6 +123,32 @@ class MailProgress(_Bar):
             )
 
 
+class CorpusProgress(_Bar):
+    """Counts bytes and documents, for `corpus dedup`."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__("corpus", None, not quiet and is_terminal(STDERR))
+        self._before: int | None = None  # bytes that an earlier run has read
+
+    @property
+    def begun(self) -> bool:
+        """Whether the reading has begun."""
+        return self._before is not None
+
+    def advance(self, position: int, total: int, documents: int, removed: int) -> None:
+        """Bytes of the inputs so far and in all, documents, and what is removed of them."""
+        if self._before is None:
+            self._before, self._total = position, max(1, total)
+            self._started = time.monotonic()  # it may have sampled for a while
+        if self._due():
+            self._draw(
+                position,
+                f"{_short(documents)} documents",
+                f"{_short(removed)} again",
+                self._rate(position - self._before, "B"),
+            )
+
+
 class RowProgress(_Bar):
     """Counts rows, for `build`."""
 

@@ -49,6 +49,7 @@ GROUPS = {
     "index": ["build", "find", "stats", "verify"],
     "user": ["add", "list", "remove", "password", "token", "revoke", "allow"],
     "cluster": ["up"],
+    "corpus": ["dedup"],
     "mail": ["dedup"],
     "pgindex": ["advise"],
     "parquet": ["inspect", "add-bloom", "find"],

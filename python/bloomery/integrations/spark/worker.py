@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from bloomery.apps.corpus import TextDeduplicator
+from bloomery.apps.corpus.comparison import Comparison
 from bloomery.extras import needed
 from bloomery.filters.bloom import BloomFilter
 
@@ -75,6 +77,44 @@ def asker(
             yield pa.array(filter.contains_many(column, nulls="skip"), pa.bool_())
 
     return ask
+
+
+def text_deduper(
+    compared: dict[str, Any],
+    capacity: int,
+    error_rate: float,
+    place: int,
+    data: bytes | Broadcast[bytes] | None,
+    add: bool,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what removes from one column of a partition's rows the texts that came before."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        against = seen = None
+        for batch in batches:
+            if seen is None:
+                method = Comparison(**compared)
+                if data is not None:
+                    known = BloomFilter.from_bytes(data if isinstance(data, bytes) else data.value)
+                    against = TextDeduplicator.of(method, known)
+                seen = TextDeduplicator.of(method, method.filter(capacity, error_rate))
+            texts = batch.column(place).to_pylist()
+            rows = [row for row, text in enumerate(texts) if text is not None]
+            for asked, adds in ((against, False), (seen if add else None, True)):
+                if asked is not None:
+                    left = asked.dedup([texts[row] for row in rows], add=adds)
+                    for row, text in zip(rows, left, strict=True):
+                        texts[row] = text
+                    rows = [row for row, text in zip(rows, left, strict=True) if text is not None]
+            # A null was none before, and stays.
+            valid = batch.column(place).is_valid().to_pylist()
+            stays = [not had or text is not None for had, text in zip(valid, texts, strict=True)]
+            changed = batch.set_column(
+                place, batch.schema.field(place), pa.array(texts, batch.schema.field(place).type)
+            )
+            yield changed.filter(pa.array(stays))
+
+    return work
 
 
 def _cached_filter(kind: type[Any], digest: str, data: bytes | Broadcast[bytes]) -> Any:
