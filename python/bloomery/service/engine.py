@@ -91,6 +91,8 @@ class Engine:
         self.on_drop: Event[[Entry]] = Event()
         self.on_begin: Event[[]] = Event()  # of a turn
         self.on_end: Event[[]] = Event()
+        self.on_forget: Event[[Entry, list[bytes]]] = Event()  # names of keys that caches forget
+        self.on_exchange: Event[[]] = Event()  # all filters are others now
         self.before_change: Event[[Op, int, bytes]] = Event()  # who refuses it raises
         self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
         self._owner = False  # is it the one that works on them who asks now?
@@ -218,8 +220,10 @@ class Engine:
         if op not in MAKES and filter_id not in self.state.filters:
             raise errors.UnknownFilter("the filter was dropped meanwhile")
         entry = self.state.apply(op, filter_id, data, at)
-        if entry is not None:
-            if op in _OTHER_KEYS:
+        if entry is not None and op == Op.FORGET:
+            self.on_forget(entry, operations.read_names(data))
+        elif entry is not None:
+            if op in _OTHER_KEYS or (op == Op.ADJUST and "source" in operations.read_fields(data)):
                 entry.settings.pop("successor", None)
             self._changed(entry)
         return entry
@@ -243,6 +247,7 @@ class Engine:
         for entry in entries:
             self.state.put(entry)
             self._changed(entry)
+        self.on_exchange()
 
     def find(self, name: bytes) -> Entry | None:
         """Return the entry of that name, unless its time is over; its items are up to date."""

@@ -272,9 +272,8 @@ class State:
         copy = self.deferral.run(filter.nbytes, filter.copy)
         if name in self._names:
             self.remove(self._names[name])
-        entry = Entry(
-            filter_id, name, copy, self.now, source.expires_at, source.items, dict(source.settings)
-        )
+        settings = {key: value for key, value in source.settings.items() if key != "successor"}
+        entry = Entry(filter_id, name, copy, self.now, source.expires_at, source.items, settings)
         self.put(entry)
         return entry
 
@@ -337,6 +336,9 @@ class State:
         self._set_name(new, name)
         self._schedule(new)
         return new
+
+    def _forget(self, filter_id: int, data: bytes) -> Entry:
+        return self._entry(filter_id)  # it is about caches: the filter stays as it is
 
     def _tick(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)
