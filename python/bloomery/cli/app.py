@@ -43,6 +43,7 @@ _COMMANDS = {
     "backup": ("server.backup", _SERVER, "Back up a running server into one file."),
     "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
     "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),
+    "nodes": ("server.nodes", _SERVER, "The servers that share their filters, and how each is."),
     "cluster": ("server.cluster", _SERVER, "Several servers that share their filters, to try out."),
     "pgindex": ("pgindex", _ENGINES, "The bloom index of PostgreSQL that suits a table."),
 }

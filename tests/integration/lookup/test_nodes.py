@@ -308,7 +308,7 @@ def test_a_filter_that_is_changed_as_a_whole(start_bound: StartBound, rows: str,
     with ExitStack() as ends:
         one, other = https(fleet, ends)
         for name in ("seen", "other"):
-            one.create(name, ROWS, source="ours", seed=1)
+            one.create(name, ROWS, kind="bloom", source="ours", seed=1)
         one.keys("seen", "add", "before")
         one.keys("other", "add", "merged")
         one.ask("POST", "/filters/seen/rebuild", {"settle": 2}, 202)

@@ -55,7 +55,7 @@ def backup(
     from bloomery.service.durability.backup import verify
     from bloomery.storage import files
 
-    token = _token(token_file)
+    token = read_token(token_file)
     with Client(url, token=token, verify=ca or True, timeout=_TIMEOUT) as client:
         bar = ByteProgress("backup")
         with files.replacing(file, 0o600) as target:
@@ -108,7 +108,8 @@ class _Counted:
         self._bar.advance(len(data))
 
 
-def _token(path: str | None) -> str | None:
+def read_token(path: str | None) -> str | None:
+    """The token in a file, or in the environment; None: there is none."""
     if path is None:
         return os.environ.get("BLOOMERY_TOKEN") or None
     token = Path(path).read_text("utf-8", "replace").strip()

@@ -1,0 +1,74 @@
+"""`bloomery nodes`: the servers that share their filters, as they tell of one another."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from bloomery.cli import options, terminal
+from bloomery.cli.server.backup import read_token
+
+EXAMPLE = (
+    "bloomery nodes; bloomery nodes --server https://filters.example.org:8100 --token-file token; "
+    "bloomery nodes --json"
+)
+
+
+def nodes(
+    server: Annotated[
+        str, typer.Option(metavar="URL", help="The HTTP port of any of them.")
+    ] = "http://127.0.0.1:8100",
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A token, where the nodes have users (bloomery user token). Also BLOOMERY_TOKEN.",
+        ),
+    ] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Who signed the server's certificate, PEM."),
+    ] = None,
+    json: options.Json = False,
+) -> int:
+    """Show the nodes that share a log: where each is, how far it is, and which decides for all."""
+    from bloomery.client import Client
+    from bloomery.client.request import Request, member
+
+    with Client(server, token=read_token(token_file), verify=ca or True) as client:
+        request = Request("GET", "/nodes", member("nodes"), repeatable=True)
+        found: list[dict[str, Any]] = client.transport.send(request)
+    found.sort(key=lambda one: (one["since"], one["id"]))
+    if json:
+        terminal.emit_json(found, indent=2)
+    elif found:
+        terminal.emit_line(terminal.render(_table(found)))
+    else:
+        terminal.say(f"{server}: a server alone: it has no store, and so there are no nodes")
+    return 0
+
+
+def _table(found: list[dict[str, Any]]) -> object:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("node", "resp", "http", "version", "position", "lag", "requests/s", "since", ""):
+        table.add_column(column, overflow="fold")
+    for one in found:
+        lag = one["lag_seconds"]
+        since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(one["since"]))
+        version = f"{one['version']} (older)" if one["older"] else one["version"]
+        notes = [
+            word for word, true in (("lease", one["holds_lease"]), ("here", one["here"])) if true
+        ]
+        words = (
+            *(one["id"], one["resp"], one["http"], version, one["position"]),
+            *("" if lag is None else f"{lag:.3f} s", f"{one['requests_a_second']:,.0f}", since),
+            ", ".join(notes),
+        )
+        table.add_row(*(Text(word) for word in words))  # another node's words: no markup
+    return table
+
+
+COMMANDS = [("nodes", nodes, EXAMPLE)]
