@@ -36,6 +36,7 @@ COMMANDS = [
     "serve",
     "backup",
     "restore",
+    "nodes",
     "demo",
     "version",
 ]

@@ -149,9 +149,8 @@ class Sampler:
         if history is None:
             history = self._histories[entry.id] = FilterHistory()
         if self._traffic is not None:
-            items, adds, checks, maybes, *rest = figures
-            checks, maybes = self._traffic.sum(entry.id, checks, maybes)
-            figures = (items, adds, checks, maybes, *rest)
+            checks, maybes = self._traffic.sum(entry.id, *figures[2:4])
+            figures = (*figures[:2], checks, maybes, *figures[4:])
         steady, now = time.monotonic(), self._engine.state.now
         looked_up = self._lookups.observed(entry)
         sample = history.take(entry, figures, PROBES, now, steady, looked_up)
