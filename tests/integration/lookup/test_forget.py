@@ -1,17 +1,19 @@
 """Cached answers that are forgotten: what was changed in the source is asked for anew."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bloomery import AsyncClient, Client
 from integration.conftest import started
 from integration.http.asking import Http
 from integration.lookup.places import DATABASE, LOCKED, configuration, server, url
 from integration.lookup.test_waiting import UNLOCK, waiting
 from integration.resp.wire import Wire
-from integration.servers import PostgresServer, RedisServer, wait_until
+from integration.servers import BloomeryServer, PostgresServer, RedisServer, wait_until
 
 
 def retitle(postgres: PostgresServer, number: int, title: str) -> None:
@@ -95,3 +97,23 @@ def test_what_cannot_be_forgotten(http: Http, wire: Wire) -> None:
     )
     http.ask("POST", "/filters/nobody/forget", {"key": "a"}, 404)
     http.ask("POST", "/filters/forget-bound/forget", {"keys": []}, 204)
+
+
+def test_our_clients_forget(client: Client, bound: BloomeryServer, table: PostgresServer) -> None:
+    """`forget_many` of both clients, of batches in any number of requests."""
+    seen = client.create("forgetful", 10_000, source="urls")
+    keys = [url(number) for number in range(1800, 1850)]
+    seen.update(keys)
+    retitle(table, 1800, "before")
+    assert seen.lookup(url(1800)).value == "before"
+    retitle(table, 1800, "after")
+    seen.forget_many([*keys, *(f"no {number}" for number in range(2000))])
+    assert seen.lookup(url(1800)).value == "after"
+    retitle(table, 1800, "last")
+
+    async def forget() -> None:
+        async with AsyncClient(bound.url) as other:
+            await other["forgetful"].forget_many([url(1800)])
+
+    asyncio.run(forget())
+    assert seen.lookup(url(1800)).value == "last"

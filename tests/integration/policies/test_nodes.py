@@ -38,7 +38,8 @@ def fleet_with(redis_server: RedisServer, folder: Path) -> Iterator[tuple[Fleet,
 
 
 def keys(of: str) -> list[str]:
-    return [f"{of} {number}" for number in range(CAPACITY)]
+    """More than enough: some of them a filter takes for known."""
+    return [f"{of} {number}" for number in range(CAPACITY + 100)]
 
 
 def told(receiver: Receiver, *kinds: str) -> list[tuple[str, str]]:
@@ -62,7 +63,7 @@ def holder_of(fleet: Fleet, *numbers: int) -> int:
 def rotations(fleet: Fleet, at: int) -> float:
     """How often a node saw a filter rotate."""
     text = httpx.get(f"{fleet.nodes[at].url}/metrics").text
-    lines = [line for line in text.splitlines() if 'alerts_total{kind="rotated"}' in line]
+    lines = [line for line in text.splitlines() if 'alerts_total{alert="rotated"}' in line]
     return float(lines[0].split()[1]) if lines else 0.0
 
 

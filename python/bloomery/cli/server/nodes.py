@@ -53,19 +53,17 @@ def _table(found: list[dict[str, Any]]) -> object:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for column in ("node", "resp", "http", "version", "position", "lag", "requests/s", "since", ""):
-        table.add_column(column, overflow="fold")
+    for column in ("node", "resp", "version", "position", "lag", "requests/s", "since", ""):
+        table.add_column(column, overflow="fold", no_wrap=column == "node")
     for one in found:
         lag = one["lag_seconds"]
-        since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(one["since"]))
+        since = time.strftime("%m-%d %H:%M:%SZ", time.gmtime(one["since"]))
         version = f"{one['version']} (older)" if one["older"] else one["version"]
-        notes = [
-            word for word, true in (("lease", one["holds_lease"]), ("here", one["here"])) if true
-        ]
+        notes = {"lease": one["holds_lease"], "here": one["here"]}
         words = (
-            *(one["id"], one["resp"], one["http"], version, one["position"]),
+            *(one["id"], one["resp"], version, one["position"]),
             *("" if lag is None else f"{lag:.3f} s", f"{one['requests_a_second']:,.0f}", since),
-            ", ".join(notes),
+            ", ".join(word for word, true in notes.items() if true),
         )
         table.add_row(*(Text(word) for word in words))  # another node's words: no markup
     return table

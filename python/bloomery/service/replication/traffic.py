@@ -28,9 +28,7 @@ class NodeTraffic:
 
     def __init__(self, settings: Settings, node: Node) -> None:
         self._node = node
-        self._redis = redis_client(
-            settings.store, "log", for_asyncio=False, timeout=2.0, retries=0
-        )
+        self._redis = redis_client(settings.store, "log", for_asyncio=False, timeout=2.0, retries=0)
         self._key = f"{{{settings.store_prefix}}}:traffic:"
         self._own: Counts = {}
         self._seen: dict[str, Counts] | None = None  # what each other node last told
