@@ -196,7 +196,7 @@ class Writer(threading.Thread):
                         if not all(client.execute_command(ask, self.filter, *last)):
                             self.problems.append(f"{key}: denied")
                 except Exception as problem:  # noqa: BLE001  # the test tells
-                    self.problems.append(problem)
+                    self.problems.append(repr(problem.args))
                     return
 
     def end(self) -> list[str]:

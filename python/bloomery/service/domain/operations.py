@@ -45,7 +45,7 @@ class Op(IntEnum):
     TICK = 13  # time has come for a rotating filter to forget
     ADJUST = 14  # settings of the service's own, as they are from now on; null: the default
     ADD_NEW = 15  # those keys that are definitely not there; on nodes
-    SUCCEED = 16  # successor: the number of the filter that takes this one's place; on nodes
+    SUCCEED = 16  # successor: the number of the filter that this one is from now on; on nodes
     FORGET = 17  # what caches hold of these keys of the filter's source; on nodes
 
 

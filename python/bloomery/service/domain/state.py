@@ -329,13 +329,12 @@ class State:
         if old.settings.get("successor") != number or number not in self._filters:
             raise errors.InvalidParameter(f"{quoted(old.name)} has no successor (any more)")
         new = self._entry(number)
-        new.settings |= kept_settings(old)
-        new.expires_at = old.expires_at
-        name = old.name
-        self.remove(old)
-        self._set_name(new, name)
-        self._schedule(new)
-        return new
+        self.remove(new)
+        # The number stays: what other nodes are about to add by it is for the new filter.
+        old.filter, old.items, old.created_at = new.filter, new.items, new.created_at
+        made = {name: value for name, value in new.settings.items() if name in _OWN_SETTINGS}
+        old.settings = kept_settings(old) | made
+        return old
 
     def _forget(self, filter_id: int, data: bytes) -> Entry:
         return self._entry(filter_id)  # it is about caches: the filter stays as it is

@@ -142,13 +142,8 @@ class RebuildTask:
             self._engine.gather()
         self._check()
         assert self._new is not None
-        states[self._new.id] = self.state  # before: on a node others ask meanwhile
-        try:
-            await self._engine.succeed(self.entry, self._new.id)
-        except errors.StoreUnavailable:
-            self._new = None  # it may be the live one by now: only its own time ends it
-            raise
-        self._new = None
+        new = await self._engine.succeed(self.entry, self._new.id)
+        states[new.id], self._new = self.state, None
         self._commands.listing.hidden.discard(self._name)
         await self._group_commit.logged()
 

@@ -75,13 +75,19 @@ def test_the_successor_gets_what_is_added_and_takes_the_place(copy: Copy) -> Non
     assert copy.replica.unchanged(_native.pack_records([(OLD, Op.ADD, hashes("before"))])) is None
     copy.add(OLD, "meanwhile", "before")
     taken = copy.do(Op.SUCCEED, OLD, successor=NEW)
-    assert (taken.id, taken.name, taken.expires_at) == (NEW, b"seen", None)
+    assert (taken.id, taken.name, taken.expires_at) == (OLD, b"seen", None)
     assert taken.settings["source"] == "table"
+    assert taken.settings["capacity"] == taken.filter.capacity == 5000
+    assert taken.items == 2
     assert "successor" not in taken.settings
+    answers, refused = copy.add(OLD, "on its way when that was done")
+    assert (answers, refused) == (b"\x01", None)
+    assert copy.has(b"seen", "on its way when that was done") == [True]
     assert copy.has(b"seen", "meanwhile", "before") == [True, True]
     assert [*copy.engine.state.names] == [b"seen"]
-    again = copy.do(Op.SUCCEED, OLD, successor=NEW)
-    assert isinstance(again, errors.UnknownFilter)
+    assert isinstance(copy.do(Op.SUCCEED, OLD, successor=NEW), errors.InvalidParameter)
+    for op, fields in ((Op.EXPIRE, {"at": 1.0}), (Op.DROP, {})):  # that come late, for the new one
+        assert isinstance(copy.do(op, NEW, **fields), errors.UnknownFilter)
 
 
 @pytest.mark.parametrize("how", ["clear", "merge", "rotate", "bind", "another", "dropped"])
