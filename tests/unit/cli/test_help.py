@@ -23,6 +23,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
 COMMANDS = [
     "plan",
     "admission",
+    "nodes",
     "create",
     "build",
     "add",
@@ -36,7 +37,6 @@ COMMANDS = [
     "serve",
     "backup",
     "restore",
-    "nodes",
     "demo",
     "version",
 ]

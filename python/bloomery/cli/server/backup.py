@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bloomery import errors
 from bloomery.cli import options, terminal
 from bloomery.cli.amounts import parse_memory, show_memory
 from bloomery.cli.progress import ByteProgress
+from bloomery.cli.server import remote
 
 if TYPE_CHECKING:
     from bloomery.service.durability.backup import BackupContent
@@ -27,9 +27,7 @@ _File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.")]
 
 def backup(
     file: _File,
-    url: Annotated[
-        str, typer.Option(metavar="URL", help="The HTTP port of the server that runs.")
-    ] = "http://127.0.0.1:8100",
+    url: remote.Url = remote.DEFAULT_URL,
     rate: Annotated[
         int,
         typer.Option(
@@ -44,19 +42,14 @@ def backup(
             "BLOOMERY_TOKEN.",
         ),
     ] = None,
-    ca: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Who signed the server's certificate, PEM."),
-    ] = None,
+    ca: remote.Ca = None,
     json: options.Json = False,
 ) -> int:
     """Back up all filters of a running server into one file, which is verified before it counts."""
-    from bloomery.client import Client
     from bloomery.service.durability.backup import verify
     from bloomery.storage import files
 
-    token = read_token(token_file)
-    with Client(url, token=token, verify=ca or True, timeout=_TIMEOUT) as client:
+    with remote.connect(url, token_file, ca, _TIMEOUT) as client:
         bar = ByteProgress("backup")
         with files.replacing(file, 0o600) as target:
             try:
@@ -106,16 +99,6 @@ class _Counted:
     def write(self, data: bytes) -> None:
         self._file.write(data)
         self._bar.advance(len(data))
-
-
-def read_token(path: str | None) -> str | None:
-    """The token in a file, or in the environment; None: there is none."""
-    if path is None:
-        return os.environ.get("BLOOMERY_TOKEN") or None
-    token = Path(path).read_text("utf-8", "replace").strip()
-    if not token or not token.isascii() or not token.isprintable():
-        raise errors.InvalidParameter(f"{path}: not a token: `bloomery user token` prints one")
-    return token
 
 
 def _facts(content: "BackupContent") -> dict[str, Any]:

@@ -6,36 +6,27 @@ from typing import Annotated, Any
 import typer
 
 from bloomery.cli import options, terminal
-from bloomery.cli.server.backup import read_token
+from bloomery.cli.server import remote
 
 EXAMPLE = (
     "bloomery nodes; bloomery nodes --server https://filters.example.org:8100 --token-file token; "
     "bloomery nodes --json"
 )
+_TIMEOUT = 30.0  # seconds
 
 
 def nodes(
     server: Annotated[
         str, typer.Option(metavar="URL", help="The HTTP port of any of them.")
-    ] = "http://127.0.0.1:8100",
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="A token, where the nodes have users (bloomery user token). Also BLOOMERY_TOKEN.",
-        ),
-    ] = None,
-    ca: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Who signed the server's certificate, PEM."),
-    ] = None,
+    ] = remote.DEFAULT_URL,
+    token_file: remote.TokenFile = None,
+    ca: remote.Ca = None,
     json: options.Json = False,
 ) -> int:
     """Show the nodes that share a log: where each is, how far it is, and which decides for all."""
-    from bloomery.client import Client
     from bloomery.client.request import Request, member
 
-    with Client(server, token=read_token(token_file), verify=ca or True) as client:
+    with remote.connect(server, token_file, ca, _TIMEOUT) as client:
         request = Request("GET", "/nodes", member("nodes"), repeatable=True)
         found: list[dict[str, Any]] = client.transport.send(request)
     found.sort(key=lambda one: (one["since"], one["id"]))
