@@ -47,6 +47,7 @@ _COMMANDS = {
     "backup": ("server.backup", _SERVER, "Back up a running server into one file."),
     "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
     "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),
+    "nodes": ("server.nodes", _SERVER, "The servers that share their filters, and how each is."),
     "cluster": ("server.cluster", _SERVER, "Several servers that share their filters, to try out."),
     "feed-key": ("feeds.publish", _FEEDS, "Make a key to sign feeds with."),
     "publish": ("feeds.publish", _FEEDS, "Publish a filter file as a signed feed."),

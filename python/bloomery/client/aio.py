@@ -207,6 +207,10 @@ class AsyncRemoteFilter(OtherNames):
         """The same for many keys, 1,000 a request."""
         return await self._transport.send_all(self._requests.lookups(keys))
 
+    async def forget_many(self, keys: Batch) -> None:
+        """Let these be looked up anew, 1,000 a request: the source has other answers now."""
+        await self._transport.send_all(self._requests.forgets(keys))
+
     # The whole filter.
 
     async def info(self) -> dict[str, Any]:

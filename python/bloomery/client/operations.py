@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from bloomery import errors
 from bloomery.client.batches import JSON, RequestBody, request_bodies
-from bloomery.client.request import Request, Requests, dumped, loaded, member
+from bloomery.client.request import Request, Requests, dumped, loaded, member, nothing
 from bloomery.json_keys import encode_key, encode_keys
 
 if TYPE_CHECKING:
@@ -62,6 +62,13 @@ def _listed(keys: Batch) -> list[Any]:
     return listed(keys)
 
 
+def _bodies(keys: Batch) -> Iterator[dict[str, Any]]:
+    """Keys that are looked up, or forgotten: so many a request."""
+    wanted = _listed(keys)
+    for start in range(0, len(wanted), _LOOKUP_KEYS):
+        yield {"keys": encode_keys(wanted[start : start + _LOOKUP_KEYS])}
+
+
 class KeyRequests:
     """The requests about keys of one filter."""
 
@@ -106,11 +113,16 @@ class KeyRequests:
 
     def lookups(self, keys: Batch) -> Requests[list[Answer]]:
         """Look keys up, some at a time."""
-        listed = _listed(keys)
-        starts = range(0, len(listed), _LOOKUP_KEYS)
-        batches = (listed[start : start + _LOOKUP_KEYS] for start in starts)
-        requests = (self._lookup({"keys": encode_keys(batch)}, _answers) for batch in batches)
+        requests = (self._lookup(body, _answers) for body in _bodies(keys))
         return Requests(requests, lambda results: [answer for batch in results for answer in batch])
+
+    def forgets(self, keys: Batch) -> Requests[None]:
+        """Let keys be looked up anew, some at a time."""
+        path = f"{self._path}/forget"
+        requests = (
+            Request("POST", path, nothing, dumped(body), repeatable=True) for body in _bodies(keys)
+        )
+        return Requests(requests, lambda results: None)
 
     def _lookup(self, body: dict[str, Any], read: Callable[[Any], T]) -> Request[T]:
         return Request(

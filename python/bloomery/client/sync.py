@@ -209,6 +209,10 @@ class RemoteFilter(RemoteFigures, OtherNames):
         """The same for many keys, 1,000 a request."""
         return self._transport.send_all(self._requests.lookups(keys))
 
+    def forget_many(self, keys: Batch) -> None:
+        """Let these be looked up anew, 1,000 a request: the source has other answers now."""
+        self._transport.send_all(self._requests.forgets(keys))
+
     # The whole filter.
 
     def info(self) -> dict[str, Any]:

@@ -300,10 +300,21 @@ class Commands:
         if self._background is not None:
             await self._background.unlocked(name)
 
-    async def lookup(self, name: bytes, keys: list[Any]) -> list[Answer]:
+    async def lookup(
+        self, name: bytes, keys: list[Any], strong: bool | None = None
+    ) -> list[Answer]:
         """Return an exact answer for each key: of the filter, or of the source it is bound to."""
-        await self.current()
+        await self.current(strong)
         return await self.lookups.ask(self._loaded(name), keys)
+
+    async def forget(self, name: bytes, keys: list[Any]) -> None:
+        """Let what caches hold of these keys be asked for anew, on all nodes: the source has other
+        answers. On a server alone it is not logged: it starts with an empty cache."""
+        entry = self._loaded(name)
+        names = self.lookups.cached_names(entry, keys)
+        if self.engine.shared is not None:
+            await self.engine.perform(Op.FORGET, entry.id, operations.names(names))
+        await self.lookups.forget(entry, names)
 
     # Whole filters.
 

@@ -20,7 +20,7 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.operations import HASHES, MAKES, Op
 from bloomery.service.domain.state import Entry, State, kept_settings
 from bloomery.service.events import Event
-from bloomery.service.policy.policy import limit_and_threshold, refusal
+from bloomery.service.policy.policy import generation_of, limit_and_threshold, refusal
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
@@ -91,6 +91,11 @@ class Engine:
         self.on_drop: Event[[Entry]] = Event()
         self.on_begin: Event[[]] = Event()  # of a turn
         self.on_end: Event[[]] = Event()
+        self.on_forget: Event[[Entry, list[bytes]]] = Event()  # names of keys that caches forget
+        # A rotating filter began a new generation, since the last was full with so many keys: all
+        # nodes hear of it when it is done, and how many keys that forgot.
+        self.on_rotated: Event[[Entry, int, int]] = Event()
+        self.on_exchange: Event[[]] = Event()  # all filters are others now
         self.before_change: Event[[Op, int, bytes]] = Event()  # who refuses it raises
         self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
         self._owner = False  # is it the one that works on them who asks now?
@@ -219,11 +224,25 @@ class Engine:
             return self.shelf.apply(entry.name, op, data)
         if op not in MAKES and filter_id not in self.state.filters:
             raise errors.UnknownFilter("the filter was dropped meanwhile")
+        if op == Op.ROTATE and data:
+            return self._apply_rotation(filter_id, data, at)
         entry = self.state.apply(op, filter_id, data, at)
-        if entry is not None:
-            if op in _OTHER_KEYS:
+        if entry is not None and op == Op.FORGET:
+            self.on_forget(entry, operations.read_names(data))
+        elif entry is not None:
+            if op in _OTHER_KEYS or (op == Op.ADJUST and "source" in operations.read_fields(data)):
                 entry.settings.pop("successor", None)
             self._changed(entry)
+        return entry
+
+    def _apply_rotation(self, filter_id: int, data: bytes, at: float) -> Entry:
+        """Rotate a filter, as one that decides for all has decided."""
+        entry = self.state.filters[filter_id]
+        keys, before = generation_of(entry)[0], entry.filter.estimated_count
+        self.state.apply(Op.ROTATE, filter_id, data, at)
+        entry.settings.pop("successor", None)
+        self._changed(entry)
+        self.on_rotated(entry, keys, before - entry.filter.estimated_count)
         return entry
 
     def _apply_to_successor(self, entry: Entry, data: bytes) -> None:
@@ -245,6 +264,7 @@ class Engine:
         for entry in entries:
             self.state.put(entry)
             self._changed(entry)
+        self.on_exchange()
 
     def find(self, name: bytes) -> Entry | None:
         """Return the entry of that name, unless its time is over; its items are up to date."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -42,10 +43,13 @@ from bloomery.service.registry.provisioner import Provisioner
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
+from bloomery.service.replication.traffic import NodeTraffic
 from bloomery.service.replication.turns import NodeLog
 from bloomery.service.sampling.sampler import Sampler
 
 _TELL_SECONDS = 5.0
+# What nodes keep of alerts that another node tells: until a node that died would be replaced.
+_WITHHOLD_SECONDS, _MOST_WITHHELD = 10.0, 1000
 
 
 class Shutdown:
@@ -102,10 +106,13 @@ class Parts:
         self.group_commit = self._open_turns()
         self.lookups = Lookups(self.engine, settings, sources)
         registry = settings.registry or self.data / LOCAL_REGISTRY
-        self.publisher = Publisher(self.engine, registry, number)
+        # A registry of its own, in its folder, every node writes; one that all use, one of them.
+        shared = node is not None and bool(settings.registry)
+        self.publisher = Publisher(self.engine, registry, number, shared=shared)
         self.enforcer = PolicyEnforcer(self.engine, alerts, say)
+        traffic = None if node is None else NodeTraffic(settings, node)
         self.sampler = Sampler(
-            self.engine, self.group_commit, self.lookups, self.publisher, settings, say
+            self.engine, self.group_commit, self.lookups, self.publisher, settings, say, traffic
         )
         self.sampler.on_sample.subscribe(self.enforcer.sampled)
         self.commands = Commands(
@@ -128,6 +135,7 @@ class Parts:
         )
         self.backups = Backups(self.snapshots, self.data, is_node=node is not None)
         self.webhook = self._open_webhook()
+        self._withheld: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST_WITHHELD)
         alerts.on_alert.subscribe(self._deliver)
         self.live = LiveConfiguration(
             settings,
@@ -177,6 +185,18 @@ class Parts:
         told = alert.get("filter") is None or self.node is None or self.node.holds_lease
         if self.webhook is not None and told:
             self.webhook.deliver(alert)
+        elif self.webhook is not None:
+            self._withheld.append((time.monotonic(), alert))
+
+    def _lead(self, node: Node) -> None:
+        """Do what one node does for all, if it is this one: write the registry, and tell what the
+        one before, which may have died, may not have told."""
+        self.publisher.share(node.log_id, node.holds_lease)
+        oldest = time.monotonic() - _WITHHOLD_SECONDS
+        while self._withheld and (self._withheld[0][0] < oldest or node.holds_lease):
+            since, alert = self._withheld.popleft()
+            if since >= oldest and self.webhook is not None:
+                self.webhook.deliver(alert)
 
     async def exchange_webhook(self) -> None:
         """Send alerts from now on to where the settings say; what waits has a last moment."""
@@ -189,6 +209,8 @@ class Parts:
         were changed."""
         self.group_commit.join()
         await self.group_commit.retry()
+        if self.node is not None:
+            self._lead(self.node)
         self.enforcer.pass_second()
         self.server_alerts.check()
         self.declared.check()

@@ -25,6 +25,7 @@ BF.CLEAR {a}
 BF.DEBUG {a}
 BF.DEL {a} k
 BF.EXISTS {a} k
+BF.FORGET {a} k
 BF.INFO {a}
 BF.INSERT {a} ITEMS k
 BF.LOADCHUNK {a} 1 x
@@ -32,6 +33,7 @@ BF.LOOKUP {a} k
 BF.MADD {a} k l
 BF.MERGE {a} {b}
 BF.MEXISTS {a} k l
+BF.NODES
 BF.POLICY {a} alert
 BF.REBUILD {a}
 BF.RESERVE {a} 0.01 100

@@ -18,7 +18,7 @@ seed = {seed}
 [generation]
 max-examples = {examples}
 [[operations]]
-include-operation-id-regex = "^(add|change|contains|create|lookup|put|rebuild|remove)$"
+include-operation-id-regex = "^(add|change|contains|create|forget|lookup|put|rebuild|remove)$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "404", "409", "422"]
 """
 

@@ -23,6 +23,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
 COMMANDS = [
     "plan",
     "admission",
+    "nodes",
     "create",
     "build",
     "add",

@@ -50,8 +50,8 @@ class LocalCache:
     def forked(self) -> None:
         """Begin empty in a forked child if a thread of the parent has left the cache locked."""
         if self._lock.locked():
-            self._lock, self._entries, self._deleted = threading.Lock(), self._empty(), {}
-            self._deletions = self._forgotten = self._deletions + 1
+            self._lock = threading.Lock()
+            self.clear()
 
     def get_many(self, keys: Sequence[bytes]) -> list[Cached | None]:
         """Return what is held for each key."""
@@ -88,6 +88,12 @@ class LocalCache:
                 self._deleted[key] = self._deletions
             while len(self._deleted) > _REMEMBERED:
                 self._forgotten = self._deleted.pop(next(iter(self._deleted)))
+
+    def clear(self) -> None:
+        """Hold nothing; tokens that were given hold no longer."""
+        with self._lock:
+            self._entries, self._deleted = self._empty(), {}
+            self._deletions = self._forgotten = self._deletions + 1
 
     def __len__(self) -> int:
         with self._lock:

@@ -44,6 +44,7 @@ OPERATIONS = {
     "export": Operation(Role.READ, "take a filter out as a file"),
     "add": Operation(Role.WRITE, "add keys, making the filter if it is not there"),
     "remove": Operation(Role.WRITE, "remove keys"),
+    "forget": Operation(Role.WRITE, "let keys be looked up anew, whose answers are cached"),
     "create": Operation(Role.WRITE, "make an empty filter"),
     "import": Operation(Role.ADMIN, "make a filter from a file"),
     "change": Operation(

@@ -8,12 +8,14 @@ done to it, and bytes.
 | CHUNK | a position, a JSON object and a part of a saved filter (`chunk`) |
 | DROP, CLEAR, COMPACT, TICK | none |
 | ROTATE | none, or the time at which the generation began that is to be the last but one |
+| FORGET | names of keys, each behind its length (`names`) |
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -21,6 +23,7 @@ from bloomery import errors
 
 Record: TypeAlias = tuple[int, int, bytes]  # the filter's number, the operation, its bytes
 _CHUNK = struct.Struct("<QI")  # the position, how long the JSON is
+_LENGTH = struct.Struct("<I")
 
 
 class Op(IntEnum):
@@ -42,7 +45,8 @@ class Op(IntEnum):
     TICK = 13  # time has come for a rotating filter to forget
     ADJUST = 14  # settings of the service's own, as they are from now on; null: the default
     ADD_NEW = 15  # those keys that are definitely not there; on nodes
-    SUCCEED = 16  # successor: the number of the filter that takes this one's place; on nodes
+    SUCCEED = 16  # successor: the number of the filter that this one is from now on; on nodes
+    FORGET = 17  # what caches hold of these keys of the filter's source; on nodes
 
 
 HASHES = frozenset({Op.ADD, Op.REMOVE, Op.ADD_NEW})
@@ -79,6 +83,23 @@ def read_chunk(data: bytes) -> tuple[int, dict[str, Any], bytes]:
         if end <= len(data):
             return position, read_fields(data[_CHUNK.size : end]), data[end:]
     raise errors.CorruptData(f"a chunk of {len(data)} bytes is cut off")
+
+
+def names(given: Iterable[bytes]) -> bytes:
+    """Return the bytes of a FORGET: keys as a cache names them."""
+    return b"".join(_LENGTH.pack(len(name)) + name for name in given)
+
+
+def read_names(data: bytes) -> list[bytes]:
+    """Return the names that a FORGET has; the inverse of `names`."""
+    found, at = [], 0
+    while at < len(data):
+        start = at + _LENGTH.size
+        at = start + _LENGTH.unpack_from(data, at)[0] if start <= len(data) else len(data) + 1
+        if at > len(data):
+            raise errors.CorruptData(f"names in {len(data)} bytes are cut off")
+        found.append(data[start:at])
+    return found
 
 
 def text_of(name: bytes) -> str:

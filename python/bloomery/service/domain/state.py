@@ -272,9 +272,8 @@ class State:
         copy = self.deferral.run(filter.nbytes, filter.copy)
         if name in self._names:
             self.remove(self._names[name])
-        entry = Entry(
-            filter_id, name, copy, self.now, source.expires_at, source.items, dict(source.settings)
-        )
+        settings = {key: value for key, value in source.settings.items() if key != "successor"}
+        entry = Entry(filter_id, name, copy, self.now, source.expires_at, source.items, settings)
         self.put(entry)
         return entry
 
@@ -330,13 +329,15 @@ class State:
         if old.settings.get("successor") != number or number not in self._filters:
             raise errors.InvalidParameter(f"{quoted(old.name)} has no successor (any more)")
         new = self._entry(number)
-        new.settings |= kept_settings(old)
-        new.expires_at = old.expires_at
-        name = old.name
-        self.remove(old)
-        self._set_name(new, name)
-        self._schedule(new)
-        return new
+        self.remove(new)
+        # The number stays: what other nodes are about to add by it is for the new filter.
+        old.filter, old.items, old.created_at = new.filter, new.items, new.created_at
+        made = {name: value for name, value in new.settings.items() if name in _OWN_SETTINGS}
+        old.settings = kept_settings(old) | made
+        return old
+
+    def _forget(self, filter_id: int, data: bytes) -> Entry:
+        return self._entry(filter_id)  # it is about caches: the filter stays as it is
 
     def _tick(self, filter_id: int, data: bytes) -> Entry:
         entry = self._entry(filter_id)

@@ -54,6 +54,12 @@ KEY_TYPES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def as_given(key: Any) -> Any:
+    """A key that came as bytes, as the text that it is; others as they are."""
+    text = _text(key) if isinstance(key, bytes) else None
+    return key if text is None else text
+
+
 def forms(key: Any) -> list[Any]:
     """A row's key in every form in which clients may have given it: a number as such, or as its
     digits; a UUID as such, or as text. Those who write it otherwise ask for another key."""

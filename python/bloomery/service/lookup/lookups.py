@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bloomery import errors
+from bloomery._native import canonical
 from bloomery.guard.answer import Answer
 from bloomery.guard.core import Core
 from bloomery.guard.driver import arun
@@ -26,6 +27,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
+from bloomery.service.lookup.keytypes import as_given, forms
 from bloomery.service.lookup.source import LookupSource, open_source
 from bloomery.service.observe.logs import Say
 
@@ -64,6 +66,8 @@ class Lookups:
         self._bound: OrderedDict[int, _Bound] = OrderedDict()  # those asked last at the end
         self._watching: asyncio.Task[None] | None = None
         engine.on_drop.subscribe(lambda entry: self._bound.pop(entry.id, None))
+        engine.on_forget.subscribe(self._outdate)
+        engine.on_exchange.subscribe(self._empty)
 
     async def start(self, say: Say) -> None:
         """Open the sources; warn of filters that are bound to one that is not configured."""
@@ -80,10 +84,12 @@ class Lookups:
             say(f"{text}: look-ups in them are refused", level="warning", filters=named[name])
 
     async def _watch(self) -> None:
-        """Measure each second how many look-ups wait for the sources."""
+        """Each second: measure how many look-ups wait for the sources, and delete what caches are
+        to forget."""
         while True:
             for source in self.sources.values():
                 await source.measure_queue()
+                await source.forget(())
             await asyncio.sleep(1)
 
     async def stop(self) -> None:
@@ -166,16 +172,37 @@ class Lookups:
 
     async def ask(self, entry: Entry, keys: Sequence[Any]) -> list[Answer]:
         """Return an answer for each key. For a key that is not in the filter no source is asked."""
-        if len(keys) > MOST_KEYS:
-            raise errors.RequestTooLarge(
-                f"a look-up of {len(keys):,} keys, may have {MOST_KEYS:,}: ask for fewer at once"
-            )
+        _check_count(keys)
         core = self._core(entry)
         self.waiting += 1
         try:
             return await arun(look_up(core, keys), core.workers)
         finally:
             self.waiting -= 1
+
+    # Forgetting: a cache deletes a key before it is used again, and takes no answer of the source
+    # that was asked for before that (`guard.caches.resilient`). All filters of a source share one.
+
+    def cached_names(self, entry: Entry, keys: Sequence[Any]) -> list[bytes]:
+        """Names of keys as caches have them, in every form in which clients may have given one."""
+        self._source_of(entry)
+        _check_count(keys)
+        return [canonical(form) for key in keys for form in forms(as_given(key))]
+
+    async def forget(self, entry: Entry, names: Sequence[bytes]) -> None:
+        """Delete from the cache of a filter's source, if it is there; else before it is used."""
+        await self._source_of(entry).forget(names)
+
+    def _outdate(self, entry: Entry, names: list[bytes]) -> None:
+        """Another node may have said so."""
+        source = self.sources.get(entry.settings.get("source", ""))
+        if source is not None and source.caching is not None:
+            source.caching.outdate(names)
+
+    def _empty(self) -> None:
+        """This node did not follow all that the others did: what they forgot it may not know."""
+        for source in self.sources.values():
+            source.forget_own()
 
     def admit(self) -> None:
         """Raise ServerUnavailable if too many look-ups wait already (`max-lookups`)."""
@@ -245,6 +272,13 @@ class _ShelfFilter:
         if 1 in answers:
             self._lookups.admit()
         return answers
+
+
+def _check_count(keys: Sequence[Any]) -> None:
+    if len(keys) > MOST_KEYS:
+        raise errors.RequestTooLarge(
+            f"a look-up of {len(keys):,} keys, may have {MOST_KEYS:,}: ask for fewer at once"
+        )
 
 
 def _short_name(entry: Entry) -> str:

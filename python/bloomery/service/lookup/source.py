@@ -6,13 +6,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bloomery import errors
 from bloomery.guard.aio import AsyncGuard
+from bloomery.guard.caches.local import LocalCache
 from bloomery.guard.caches.resilient import ResilientCache
 from bloomery.guard.core import Core
+from bloomery.guard.driver import arun
 from bloomery.guard.options import GuardOptions, Options
 from bloomery.guard.sources.resilient import ResilientSource
 from bloomery.service.config.sources import SourceSettings
@@ -74,6 +77,16 @@ class LookupSource:
             with contextlib.suppress(errors.QueueUnavailable):
                 self.queued = await asyncio.to_thread(self.queue.waiting)
 
+    async def forget(self, names: Sequence[bytes]) -> None:
+        """Delete these from the cache, and what could not be deleted before."""
+        if self.caching is not None:
+            await arun(self.caching.delete(names), self.asking.workers)
+
+    def forget_own(self) -> None:
+        """Hold no answer in this process's memory."""
+        if isinstance(self._cache, LocalCache):
+            self._cache.clear()
+
     async def stop(self) -> None:
         """Let go of everything; what waits in the queue stays there."""
         if self._drainer is not None:
@@ -115,8 +128,6 @@ def _open_cache(settings: SourceSettings) -> Any:
     if settings.cache == "none":
         return None
     if settings.cache == "local":
-        from bloomery.guard.caches.local import LocalCache
-
         return LocalCache(settings.cache_capacity)
     from bloomery.guard.caches.aioredis import AsyncRedisCache
 

@@ -159,13 +159,12 @@ def _number(value: float) -> str:
 STORE = {
     "up": "Whether the Redis of a node answers.",
     "outage_seconds": "For how long it has not.",
-    "behind_seconds": "Since a node last knew that it had all that others added.",
-    "lag_seconds": "That the last entry of the stream took to get here.",
-    "loads": "How often all bits were loaded.",
-    "restores": "How often Redis was given back what it may have lost.",
-    "written_keys": "Keys that went through to Redis.",
-    "waiting_keys": "Keys that were added and not acknowledged, for want of Redis.",
-    "queued_keys": "Keys that were acknowledged and wait for Redis on this disk.",
+    "behind_seconds": "Since a node last knew that it had all that others wrote.",
+    "loads": "How often all filters were loaded from a snapshot.",
+    "entries": "Entries of the shared log so far; one of many bytes counts as several.",
+    "nodes": "Nodes that were heard of within a minute, this one among them.",
+    "older_nodes": "Those of them that know fewer operations than this one.",
+    "holds_lease": "Whether this node decides for all.",
 }
 
 

@@ -51,6 +51,7 @@ class PolicyEnforcer:
         self._known: dict[int, tuple[int, FilterPolicy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
         engine.on_end.subscribe(self.end_turn)
+        engine.on_rotated.subscribe(self._rotated)
         # Some were full when the server went down, or would have raised an alert.
         filters = engine.state.filters.items()
         self._again = {number for number, entry in filters if "on_full" in entry.settings}
@@ -159,13 +160,14 @@ class PolicyEnforcer:
             self._waiting[entry.id] = due
             return
         before, shared = entry.filter.estimated_count, self.engine.shared
-        if shared is not None:
-            self._waiting[entry.id] = self.engine.state.now + 1  # see then whether it was done
-            if not shared.holds_lease:
-                return
-            shared.decide(Op.ROTATE, entry.id, operations.fields(began=started))
-        else:
+        if shared is None:
             self.engine.change(Op.ROTATE, entry.id)
-        forgotten = before - entry.filter.estimated_count
+            self._rotated(entry, keys, before - entry.filter.estimated_count)
+            return
+        self._waiting[entry.id] = self.engine.state.now + 1  # see then whether it was done
+        if shared.holds_lease:
+            shared.decide(Op.ROTATE, entry.id, operations.fields(began=started))
+
+    def _rotated(self, entry: Entry, keys: int, forgotten: int) -> None:
         text = f"{quoted(entry.name)} began a new generation after {keys:,} keys"
         self.alerts.event("rotated", text, entry, keys=keys, forgotten=forgotten)

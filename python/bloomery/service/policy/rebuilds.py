@@ -11,11 +11,16 @@ as it was, and what was built so far is dropped at the next start.
 Who takes a key out of the source and then out of the filter has the same time: the place is taken
 so late that a key that was gone before the reading began is taken out of the old filter. The new
 one never had it, and to take out of a filter what is not in it harms other keys.
+
+On nodes one of them does it: each step is an entry of the shared log, the last one among them, so
+that all take the new filter at the same entry. A node that dies leaves the old one as it was; what
+it built ends within a minute, since nobody lets it live on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -44,6 +49,8 @@ _MOST = 8  # at once: each has a connection and a filter of its own
 PREFIX = BUILT
 _BATCH = 10_000  # keys: half a millisecond of the loop
 _UNFINISHED = 3600.0  # seconds without a batch, after which what was built is forgotten
+# On nodes: how long what was built outlives the node that built it, and how often that is put off.
+_OUTLIVES, _PUT_OFF = 60.0, 15.0
 _ROOM = 1.5  # times as many keys as there are: with a quarter more somebody is warned at once
 _SIZES = {"capacity", "initial_capacity", "error_rate"}
 
@@ -52,7 +59,7 @@ _SIZES = {"capacity", "initial_capacity", "error_rate"}
 class Rebuild:
     """The progress of a rebuild."""
 
-    state: str  # settling, reading, done or failed
+    state: str  # settling, reading, done or failed; elsewhere: another node does it
     began_at: float
     rows: int = 0  # that were read
     of: int | None = None
@@ -93,6 +100,24 @@ class RebuildTask:
 
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
+        keeping = asyncio.create_task(self._keep_alive()) if self._engine.shared else None
+        try:
+            await self._build()
+        finally:
+            if keeping is not None:  # before another filter's place is taken: that one must not end
+                keeping.cancel()
+                await asyncio.wait([keeping])
+        await self._take_place(states)
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(_PUT_OFF)
+            if self._new is not None:
+                with contextlib.suppress(errors.BloomeryError):  # the next step tells
+                    await self._postpone_expiry()
+
+    async def _build(self) -> None:
+        """Make the new filter, and read the source into it."""
         await self._create(await self._ask_source(self._count))
         await self._group_commit.logged()
         await asyncio.sleep(self._settle)
@@ -108,6 +133,9 @@ class RebuildTask:
             self._thread.submit(batches.close)  # behind what it does
         if hasattr(self.entry.filter, "remove"):
             await asyncio.sleep(settled - time.monotonic())
+
+    async def _take_place(self, states: dict[int, Rebuild]) -> None:
+        """Let the new filter have the name."""
         await self._background.unlocked(self.entry.name)
         self._group_commit.join()
         if self._engine.shared is None:
@@ -164,7 +192,7 @@ class RebuildTask:
 
     async def _postpone_expiry(self) -> None:
         """Let the new filter expire later than it would: a crash must not leave it for ever."""
-        seconds = 2 * self._settle + _UNFINISHED
+        seconds = 2 * self._settle + _UNFINISHED if self._engine.shared is None else _OUTLIVES
         await self._commands.expire(self._name, self._engine.state.now + seconds)
 
     async def _add(self, batch: list[Any]) -> None:
@@ -190,13 +218,16 @@ class RebuildTask:
         """Raise if it cannot go on."""
         if self._given_up is not None:
             raise errors.InvalidParameter(self._given_up)
-        if self.entry.id not in self._engine.state.filters:
+        entry = self._engine.state.filters.get(self.entry.id)
+        if entry is None:
             raise errors.InvalidParameter("the filter was dropped")
+        self.entry = entry  # a node that loads a snapshot has others
         if self.entry.settings.get("source") != self._source:
             raise errors.InvalidParameter("the filter was bound to another source meanwhile")
         if self._new is not None and self._new.id not in self._engine.state.filters:
             raise errors.InvalidParameter("what was built so far was dropped")
-        if self._followed and self.entry.settings.get("successor") is None:
+        followed = self._new is not None and self.entry.settings.get("successor") == self._new.id
+        if self._followed and not followed:
             raise errors.InvalidParameter("the filter was changed meanwhile, as a whole")
 
     async def forget(self) -> None:
@@ -206,7 +237,8 @@ class RebuildTask:
         engine.give_up(self.entry.id, "the rebuild has ended")
         if self._new is not None and engine.problem is None:
             self._group_commit.join()
-            await self._commands.drop(self._new.name)
+            with contextlib.suppress(errors.StoreUnavailable):  # then its time ends it
+                await self._commands.drop(self._new.name)
             self._commands.listing.hidden.discard(self._name)
 
 
@@ -233,8 +265,12 @@ class Rebuilds:
             eagerly(commands.drop(*left))
 
     def of(self, entry: Entry) -> Rebuild | None:
-        """How far the rebuild of a filter is, or how the last one ended."""
-        return self._states.get(entry.id)
+        """How far the rebuild of a filter is, or how the last one ended, if it was done here."""
+        state = self._states.get(entry.id)
+        built = self._commands.engine.state.filters.get(entry.settings.get("successor", 0))
+        if built is not None and entry.id not in self._tasks:  # another node knows more
+            return Rebuild("elsewhere", built.created_at, self._commands.engine.state.count(built))
+        return state
 
     def start(
         self,

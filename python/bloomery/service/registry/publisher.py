@@ -17,13 +17,25 @@ from bloomery.service.registry.writer import RegistryWriter
 class Publisher:
     """Subscribes to the engine's changes, and hands them to the writer of the registry."""
 
-    def __init__(self, engine: Engine, url: str | Path, server: str) -> None:
+    def __init__(
+        self, engine: Engine, url: str | Path, server: str, *, shared: bool = False
+    ) -> None:
+        """`shared`: by nodes, of which the one that `share` names writes."""
         self.engine = engine
         self.registry = Registry(url, server)
         self.writer = RegistryWriter(self.registry, self._rows)
         engine.on_change.subscribe(self._changed)
         engine.on_drop.subscribe(lambda entry: self.writer.drop([entry.id]))
+        self._shared = shared
+        self.writer.pause(shared)
         self.writer.start()
+
+    def share(self, server: str, writes: bool) -> None:
+        """As one of several nodes that are one server to the registry: write from now on, or let
+        another do it. Who begins reads all its filters."""
+        if self._shared and server:
+            self.registry.server = server
+            self.writer.pause(not writes)
 
     def close(self) -> None:
         """Write what waits, if the database is there."""

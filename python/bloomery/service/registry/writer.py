@@ -82,6 +82,7 @@ class RegistryWriter:
         self._since: float | None = time.monotonic()
         self._busy = False
         self._closing = False
+        self._paused = False
         self._refused: dict[int, str] = {}
         self._look_at_refused = 0.0  # when to look whether they can be written now
         self._last_error: str | None = None
@@ -93,6 +94,15 @@ class RegistryWriter:
     def start(self) -> None:
         """Start the thread; it begins with all filters there are."""
         self._thread.start()
+
+    def pause(self, paused: bool) -> None:
+        """Write nothing, and keep nothing but that all is to be read again: of the nodes that share
+        a registry one writes. Or go on."""
+        with self._lock:
+            if paused != self._paused:
+                self._paused, self._pending = paused, _PendingWrites(all=True)
+                self._since = None if paused else time.monotonic()
+                self._lock.notify_all()
 
     def put(self, rows: Iterable[RegistryRow]) -> None:
         """Write the rows of filters that are new or have changed."""
@@ -106,6 +116,8 @@ class RegistryWriter:
         """Write samples; they are lost if the database is away, or if too many wait."""
         given = list(rows)
         with self._lock:
+            if self._paused:
+                return  # another writes them
             room = 0 if self._pending.all else MOST_SAMPLES - len(self._pending.samples)
             self._pending.samples += given[:room]
             self._lost_samples += max(0, len(given) - room)
@@ -114,14 +126,16 @@ class RegistryWriter:
     def prune(self, before: Mapping[int, float]) -> None:
         """Remove samples of these spans from before these times (epochs)."""
         with self._lock:
-            self._pending.prune_before |= before
-            self._notify()
+            if not self._paused:
+                self._pending.prune_before |= before
+                self._notify()
 
     def claim_soon(self) -> None:
         """Look for rows that somebody inserted, soon."""
         with self._lock:
-            self._pending.claim = True
-            self._notify()
+            if not self._paused:
+                self._pending.claim = True
+                self._notify()
 
     def note_problems(self, problems: Mapping[int, str]) -> None:
         """Write into such rows (by their ids) why they are no filters."""
@@ -223,7 +237,11 @@ class RegistryWriter:
             self._lock.notify_all()
             # A name that another server had may be free again.
             wait = self._look_at_refused - time.monotonic() if self._refused else None
-            self._lock.wait_for(lambda: self._pending or self._closing, wait)
+            ready = self._lock.wait_for(self._is_due, wait)
+            while self._paused and not ready:
+                ready = self._lock.wait_for(self._is_due)
+            if self._paused:  # and closing
+                return None
             due = time.monotonic() >= self._look_at_refused
             if self._refused and due and not self._closing:
                 self._pending.all = True
@@ -233,6 +251,9 @@ class RegistryWriter:
             work, self._pending = self._pending, _PendingWrites()
             self._busy = True
             return work
+
+    def _is_due(self) -> bool:
+        return self._closing or (bool(self._pending) and not self._paused)
 
     def _write(self, work: _PendingWrites) -> dict[int, str]:
         """Write changes into the registry; return the ids that were refused, and why."""
@@ -267,7 +288,7 @@ class RegistryWriter:
                 self._say(f"{first}; and {more} more" if more else first)
             else:
                 self._say(None)
-                self._since = began if self._pending else None
+                self._since = began if self._pending and not self._paused else None
 
     def _failed(self, work: _PendingWrites, error: str, pause: float) -> None:
         with self._lock:

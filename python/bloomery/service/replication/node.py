@@ -31,7 +31,7 @@ from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication import dumps
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.ledger import UNIT, Member
+from bloomery.service.replication.core.ledger import UNIT
 from bloomery.service.replication.core.node import Options, ReplicationCore
 from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
 from bloomery.service.replication.redis_log.log import LogAction, RedisLog
@@ -156,6 +156,11 @@ class Node:
         """Does this node decide for all?"""
         return not self.broken and self.core.holds_lease
 
+    @property
+    def log_id(self) -> str:
+        """Which log all nodes share, as long as any of them has it; "" before it is known."""
+        return self.core.ledger.log.hex()
+
     async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
         """Do an operation on all nodes; the entry that it was done to, if it is still there."""
         self._check()
@@ -266,21 +271,33 @@ class Node:
         """The nodes that were heard of within a minute, as they told of themselves."""
         at = self.core.history.at
         now_ms = at.position.ms if at is not None else 0
+        present = self.core.ledger.present(now_ms)
+        newest = max((one.version for one in present.values()), default=VERSION)
         return [
-            _described(node, member, now_ms, here=node == self.id, core=self.core)
-            for node, member in self.core.ledger.present(now_ms).items()
+            {
+                **_told(member.about),
+                "id": node.hex(),
+                "here": node == self.id,
+                "holds_lease": node == self.core.ledger.holder,
+                "operations": member.version,
+                "older": member.version < newest,
+                "since": member.since / 1000,
+                "heard_seconds_ago": max(0.0, (now_ms - member.heard) / 1000),
+            }
+            for node, member in present.items()
         ]
 
     def figures(self) -> dict[str, float | None]:
         """What is measured of it."""
-        now = time.monotonic()
+        now, members = time.monotonic(), self.members()
         return {
             "up": float(self.down_since is None),
             "outage_seconds": 0.0 if self.down_since is None else now - self.down_since,
             "behind_seconds": None if self.core.fresh is None else self.lag,
             "loads": float(self.loads),
             "entries": float(self.core.ledger.count),
-            "nodes": float(len(self.members())),
+            "nodes": float(len(members)),
+            "older_nodes": float(sum(one["operations"] < VERSION for one in members)),
             "holds_lease": float(self.holds_lease),
         }
 
@@ -430,20 +447,25 @@ class Node:
         return dumps.load(read_chunks(self.settings.store, self.settings.store_prefix, id))
 
 
-def _described(
-    node: bytes, member: Member, now_ms: int, *, here: bool, core: ReplicationCore
-) -> dict[str, Any]:
-    """A node, ready for JSON."""
+_TOLD: dict[str, tuple[type, ...]] = {
+    "resp": (str,),
+    "http": (str,),
+    "version": (str,),
+    "position": (str,),
+    "lag_seconds": (int, float, type(None)),
+    "requests_a_second": (int, float),
+}
+
+
+def _told(about: bytes) -> dict[str, Any]:
+    """What a node tells of itself, ready for JSON; without what it cannot be."""
     try:
-        about = json.loads(member.about or b"{}")
+        fields = json.loads(about or b"{}")
     except ValueError:
-        about = {}
-    return {
-        "id": node.hex(),
-        "here": here,
-        "holds_lease": node == core.ledger.holder,
-        "operations": member.version,
-        "since": member.since / 1000,
-        "heard_seconds_ago": max(0.0, (now_ms - member.heard) / 1000),
-        **(about if isinstance(about, dict) else {}),
-    }
+        fields = {}
+    if not isinstance(fields, dict):
+        fields = {}
+    unknown: dict[str, Any] = dict.fromkeys(("resp", "http", "version", "position"), "")
+    unknown |= {"lag_seconds": None, "requests_a_second": 0.0}
+    known = {name: one for name, one in fields.items() if isinstance(one, _TOLD.get(name, ()))}
+    return unknown | known

@@ -66,7 +66,7 @@ class FilterReplica:
 
     def _only_adds(self, number: int, op: int, data: bytes) -> bool:
         """Whether an operation adds keys, makes a filter, or gives one a name that is free."""
-        if op in (Op.ADD, Op.ADD_NEW, Op.CREATE, Op.CHUNK, Op.MERGE, Op.ADJUST):
+        if op in (Op.ADD, Op.ADD_NEW, Op.CREATE, Op.CHUNK, Op.MERGE, Op.ADJUST, Op.FORGET):
             return True
         if op in (Op.COPY, Op.RENAME):
             name = operations.name_of(operations.read_fields(data)["name"])

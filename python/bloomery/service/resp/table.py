@@ -51,7 +51,7 @@ class Command:
         not done in slices take no more than can be looked at in some milliseconds."""
         if self.most is not None:
             return self.most
-        if self.does in ("add", "contains", "remove", "lookup"):
+        if self.does in ("add", "contains", "remove", "lookup", "forget"):
             return None
         return limits.MAX_NAMES if self.keys[1] == -1 else limits.MAX_OPTIONS
 

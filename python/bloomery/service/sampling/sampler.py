@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import random
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from bloomery import errors
 from bloomery.service.config.settings import Settings
@@ -37,6 +37,19 @@ _FLUSH_ROWS = 20_000
 _PRUNE_SECONDS = 60.0
 
 
+class SharedTraffic(Protocol):
+    """What clients ask all nodes for. Adds are not in it: all nodes apply, and count, them."""
+
+    def sum(self, number: int, checks: int, maybes: int) -> tuple[int, int]:
+        """Note how often a filter was asked here; return how often it was asked of all nodes."""
+
+    def forget(self, number: int) -> None:
+        """Forget a filter."""
+
+    async def exchange(self, interval: float) -> None:
+        """Tell what was noted, and hear what others did, each `interval` seconds."""
+
+
 class Sampler:
     """Takes the samples; `on_sample` is the event that there is one."""
 
@@ -48,9 +61,12 @@ class Sampler:
         publisher: Publisher,
         settings: Settings,
         say: Say,
+        traffic: SharedTraffic | None = None,
     ) -> None:
+        """`traffic`: of the other nodes."""
         self._engine, self._group_commit, self._lookups = engine, group_commit, lookups
         self._publisher, self._settings, self._say = publisher, settings, say
+        self._traffic = traffic
         self.on_sample: Event[[Entry, Sample]] = Event()
         self.round_seconds = 0.0  # that the last round took
         self._histories: dict[int, FilterHistory] = {}
@@ -59,7 +75,12 @@ class Sampler:
         self._flushed, self._pruned = time.monotonic(), -_PRUNE_SECONDS
         self._retention: Retention | None = None
         self._task: asyncio.Task[None] | None = None
-        engine.on_drop.subscribe(lambda entry: self._histories.pop(entry.id, None))
+        engine.on_drop.subscribe(self._dropped)
+
+    def _dropped(self, entry: Entry) -> None:
+        self._histories.pop(entry.id, None)
+        if self._traffic is not None:
+            self._traffic.forget(entry.id)
 
     def start(self) -> None:
         """Begin with the rounds."""
@@ -127,6 +148,9 @@ class Sampler:
         history = self._histories.get(entry.id)
         if history is None:
             history = self._histories[entry.id] = FilterHistory()
+        if self._traffic is not None:
+            checks, maybes = self._traffic.sum(entry.id, *figures[2:4])
+            figures = (*figures[:2], checks, maybes, *figures[4:])
         steady, now = time.monotonic(), self._engine.state.now
         looked_up = self._lookups.observed(entry)
         sample = history.take(entry, figures, PROBES, now, steady, looked_up)
@@ -148,6 +172,8 @@ class Sampler:
 
     async def sample_all(self, interval: float) -> None:
         """Sample every filter that there is when it begins."""
+        if self._traffic is not None:
+            await self._traffic.exchange(interval)
         filters = self._engine.state.filters
         numbers, began, at = list(filters), time.monotonic(), 0
         while at < len(numbers):

@@ -94,3 +94,17 @@ def test_a_capacity_must_be_a_number_of_entries(capacity: int) -> None:
     """A capacity that is none is refused."""
     with pytest.raises(InvalidParameter, match=r"capacity is .*, must be an int from 1"):
         LocalCache(capacity)
+
+
+def test_what_is_cleared_does_not_come_back() -> None:
+    """Nothing is held, and a token that was given before is good for nothing."""
+    cache = LocalCache(10)
+    (before,) = cache.lease_many([b"a"])
+    held = Cached(True, 1, boottime() + 60, boottime() + 60)
+    cache.set_many([(b"b", held)])
+    cache.clear()
+    cache.set_many([(b"a", Cached(True, 1, held.fresh_until, held.keep_until, before))])
+    assert cache.get_many([b"a", b"b"]) == [None, None]
+    (after,) = cache.lease_many([b"a"])
+    cache.set_many([(b"a", Cached(True, 2, held.fresh_until, held.keep_until, after))])
+    assert [one and one.value for one in cache.get_many([b"a", b"b"])] == [2, None]

@@ -66,6 +66,32 @@ def test_a_filter_is_asked_and_then_its_source(commands: Commands) -> None:
     assert commands.lookups.waiting == 0
 
 
+def test_what_is_cached_is_forgotten(commands: Commands) -> None:
+    """By whoever asks for it, by an entry of another node, and when a node loads a snapshot; all
+    filters of a source share its cache."""
+    engine, cached = commands.engine, [Answer(True, 42, "cache")]
+    for name in (b"seen", b"other"):
+        eagerly(commands.create(name, capacity=100, source="people"))
+        eagerly(commands.add(name, ["alice"]))
+    entry = commands.find(b"seen")
+
+    def asked_anew() -> bool:
+        anew = looked_up(commands, b"seen", "alice") == [Answer(True, 42, "source")]
+        return anew and looked_up(commands, b"other", b"alice") == cached
+
+    assert asked_anew()
+    asyncio.run(commands.forget(b"other", [b"alice", 7, UUID(int=1)]))
+    assert asked_anew()
+    engine.on_forget(entry, commands.lookups.cached_names(entry, [b"alice"]))
+    assert asked_anew()
+    engine.on_exchange()
+    assert asked_anew()
+    entry.settings["source"] = "not of this node"
+    engine.on_forget(entry, [b"alice"])
+    with pytest.raises(errors.InvalidParameter, match="does not have"):
+        asyncio.run(commands.forget(b"seen", ["alice"]))
+
+
 def test_sources_that_cannot_start_change_nothing(commands: Commands, tmp_path: Path) -> None:
     """A queue that cannot be read is said, and the sources before it go on; mended, the next try
     starts it."""

@@ -255,3 +255,30 @@ def test_closing_does_not_wait_for_a_lost_database(follow: Follow) -> None:
 def test_closing_before_the_start(follow: Follow) -> None:
     """A server that fails while it starts can close what it has not started."""
     assert not follow().writer.close()
+
+
+def test_of_several_nodes_one_writes(follow: Follow) -> None:
+    """One that is paused writes and keeps nothing, and is not late; when it goes on it makes the
+    registry right by all that there is, under the id that nodes share."""
+    one, other = follow(server="nodes"), follow(server="nodes")
+    other.writer.pause(True)
+    for each in (one, other):
+        each.writer.start()
+        each.put(row(1, b"a"))
+        each.put(row(2, b"b"))
+    assert one.writer.flush(SOON)
+    assert other.writer.behind == 0
+    assert one.names() == ["a", "b"]
+    assert other.reads == 0
+    one.writer.pause(True)
+    one.put(row(3, b"never written"))
+    one.writer.add_samples([sample(1, NOW)])
+    one.writer.claim_soon()
+    for each in (one, other):
+        each.drop(1)
+        each.put(row(4, b"c"))
+    other.writer.pause(False)
+    assert other.writer.flush(SOON)
+    assert one.names() == ["b", "c"]
+    assert (one.writer.lost_samples, one.writer.behind, one.reads) == (0, 0.0, 1)
+    assert one.writer.close(SOON)

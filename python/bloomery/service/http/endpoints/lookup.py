@@ -60,10 +60,38 @@ class LookupAnswers(BaseModel):
         statuses=(408, 415),
     ),
 )
-async def lookup(request: Request, name: Name) -> Response:
+async def lookup(
+    request: Request, name: Name, consistency: Literal["local", "strong"] | None = None
+) -> Response:
     """Look keys up: exact answers, and who gave them."""
     bodies.require_json(request.scope)
     body = await bodies.read(context_of(request), request.scope, request.receive)
     keys, single = await keys_in(body)
-    rows = [answers.for_json(answer) for answer in await commands_of(request).lookup(name, keys)]
+    strong = None if consistency is None else consistency == "strong"
+    found = await commands_of(request).lookup(name, keys, strong)
+    rows = [answers.for_json(answer) for answer in found]
     return ApiResponse(rows[0] if single else {"answers": rows})
+
+
+@router.post(
+    "/filters/{name}/forget",
+    status_code=204,
+    response_class=Response,
+    openapi_extra={
+        **does("forget"),
+        "requestBody": {"required": True, "content": key_schemas.bodies()},
+    },
+    responses=problems.describe(
+        *("invalid-request", "not-logged-in", "not-allowed", "unknown-filter"),
+        *("request-too-large", "server-unavailable", "invalid-parameter", "store-unavailable"),
+        *("invalid-key", "unsupported-key", "null-key"),
+        statuses=(408, 415),
+    ),
+)
+async def forget(request: Request, name: Name) -> Response:
+    """Let keys be looked up anew: what caches hold of them is out of date, on all nodes."""
+    bodies.require_json(request.scope)
+    body = await bodies.read(context_of(request), request.scope, request.receive)
+    keys, _ = await keys_in(body)
+    await commands_of(request).forget(name, keys)
+    return Response(status_code=204)

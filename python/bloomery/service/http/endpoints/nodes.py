@@ -21,6 +21,7 @@ class NodeInfo(BaseModel):
     http: str = Field("", description="where it speaks HTTP")
     version: str = Field("", description="of bloomery")
     operations: int = Field(description="which operations it knows: all use those of the lowest")
+    older: bool = Field(description="does it know fewer than another?")
     position: str = Field("", description="the last entry of the log that it has applied")
     lag_seconds: float | None = Field(None, description="since it last knew that it had all")
     requests_a_second: float = Field(0.0, description="commands of the Redis protocol")

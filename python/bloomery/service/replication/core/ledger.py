@@ -53,6 +53,7 @@ class Ledger:
     holder: bytes = b""
     fence: Position = NO_LEASE  # where the holder's claim is
     members: dict[bytes, Member] = field(default_factory=dict)
+    log: bytes = b""  # which log this is: the node that began it
 
     def admit(self, position: Position, entry: LogEntry) -> Verdict:
         """Take an entry in; return whether it is to be applied."""
@@ -64,6 +65,8 @@ class Ledger:
         member.heard = position.ms
         if entry.kind in (Kind.HELLO, Kind.GENESIS):
             member.about = entry.payload[:MOST_ABOUT]
+        if entry.kind is Kind.GENESIS:
+            self.log = entry.node
         if entry.op <= member.op:
             return Verdict.REPEAT
         member.op = entry.op
@@ -115,6 +118,7 @@ class Ledger:
             "holder": self.holder.hex(),
             "fence": list(self.fence),
             "members": members,
+            "log": self.log.hex(),
         }
         return json.dumps(saved, separators=(",", ":")).encode()
 
@@ -135,6 +139,7 @@ class Ledger:
                 bytes.fromhex(saved["holder"]),
                 Position(ms, seq),
                 members,
+                bytes.fromhex(saved["log"]),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise errors.CorruptData("a snapshot's ledger cannot be read") from None

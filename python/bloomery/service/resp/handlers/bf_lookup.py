@@ -23,8 +23,16 @@ def lookup(client: ClientState, words: list[bytes]) -> Awaitable[list[Any]]:
 async def _looked_up(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
     client.context.group_commit.join()
-    looked_up = await client.context.commands.lookup(name, keys)
+    looked_up = await client.context.commands.lookup(name, keys, client.strong)
     return [answers.for_resp(answer) for answer in looked_up]
+
+
+@command("BF.FORGET", "key item [item ...]", write=True, does="forget")
+async def forget(client: ClientState, words: list[bytes]) -> str:
+    """Let keys be looked up anew: what caches hold of them is out of date, on all nodes."""
+    name, *keys = words
+    await client.context.commands.forget(name, keys)
+    return OK
 
 
 @command("BF.CONSISTENCY", "[LOCAL | STRONG]", most=1, does="session")

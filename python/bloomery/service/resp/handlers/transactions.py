@@ -16,7 +16,7 @@ from bloomery.service.slices import Slice
 
 # In a transaction these are done and not queued.
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
-_LONG = ("SAVE", "BF.LOOKUP")  # they take long, and others go on meanwhile
+_LONG = ("SAVE", "BF.LOOKUP", "BF.FORGET")  # they take long, and others go on meanwhile
 
 
 def end(client: ClientState) -> None:

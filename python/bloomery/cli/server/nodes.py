@@ -1,0 +1,63 @@
+"""`bloomery nodes`: the servers that share their filters, as they tell of one another."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from bloomery.cli import options, terminal
+from bloomery.cli.server import remote
+
+EXAMPLE = (
+    "bloomery nodes; bloomery nodes --server https://filters.example.org:8100 --token-file token; "
+    "bloomery nodes --json"
+)
+_TIMEOUT = 30.0  # seconds
+
+
+def nodes(
+    server: Annotated[
+        str, typer.Option(metavar="URL", help="The HTTP port of any of them.")
+    ] = remote.DEFAULT_URL,
+    token_file: remote.TokenFile = None,
+    ca: remote.Ca = None,
+    json: options.Json = False,
+) -> int:
+    """Show the nodes that share a log: where each is, how far it is, and which decides for all."""
+    from bloomery.client.request import Request, member
+
+    with remote.connect(server, token_file, ca, _TIMEOUT) as client:
+        request = Request("GET", "/nodes", member("nodes"), repeatable=True)
+        found: list[dict[str, Any]] = client.transport.send(request)
+    found.sort(key=lambda one: (one["since"], one["id"]))
+    if json:
+        terminal.emit_json(found, indent=2)
+    elif found:
+        terminal.emit_line(terminal.render(_table(found)))
+    else:
+        terminal.say(f"{server}: a server alone: it has no store, and so there are no nodes")
+    return 0
+
+
+def _table(found: list[dict[str, Any]]) -> object:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("node", "resp", "version", "position", "lag", "requests/s", "since", ""):
+        table.add_column(column, overflow="fold", no_wrap=column == "node")
+    for one in found:
+        lag = one["lag_seconds"]
+        since = time.strftime("%m-%d %H:%M:%SZ", time.gmtime(one["since"]))
+        version = f"{one['version']} (older)" if one["older"] else one["version"]
+        notes = {"lease": one["holds_lease"], "here": one["here"]}
+        words = (
+            *(one["id"], one["resp"], version, one["position"]),
+            *("" if lag is None else f"{lag:.3f} s", f"{one['requests_a_second']:,.0f}", since),
+            ", ".join(word for word, true in notes.items() if true),
+        )
+        table.add_row(*(Text(word) for word in words))  # another node's words: no markup
+    return table
+
+
+COMMANDS = [("nodes", nodes, EXAMPLE)]

@@ -1,0 +1,93 @@
+"""What clients ask nodes for, told to one another: samples of a filter count the checks of all.
+
+Each node keeps one value in Redis, which ends a while after the node: for each filter that was
+asked, its number, the checks and the maybes since that node began. All read those of the others,
+and count by how much each grew. What was not told before a node died is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+from bloomery import errors
+from bloomery.redis_client import redis_client
+from bloomery.service.config.settings import Settings
+from bloomery.service.replication.node import Node
+
+_RECORD = struct.Struct("<QQQ")
+_KEPT_SECONDS = 60.0
+_MOST_BYTES = 64 << 20
+
+Counts = dict[int, tuple[int, int]]  # checks and maybes, by the number of the filter
+
+
+class NodeTraffic:
+    """The checks of all nodes."""
+
+    def __init__(self, settings: Settings, node: Node) -> None:
+        self._node = node
+        self._redis = redis_client(settings.store, "log", for_asyncio=False, timeout=2.0, retries=0)
+        self._key = f"{{{settings.store_prefix}}}:traffic:"
+        self._own: Counts = {}
+        self._seen: dict[str, Counts] | None = None  # what each other node last told
+        self._others: Counts = {}  # what all of them did since this node began
+
+    def sum(self, number: int, checks: int, maybes: int) -> tuple[int, int]:
+        """Note how often a filter was asked here; return how often it was asked of all nodes."""
+        if checks:
+            self._own[number] = checks, maybes
+        more = self._others.get(number, (0, 0))
+        return checks + more[0], maybes + more[1]
+
+    def forget(self, number: int) -> None:
+        """Forget a filter."""
+        self._own.pop(number, None)
+        self._others.pop(number, None)
+
+    async def exchange(self, interval: float) -> None:
+        """Tell what was noted, and hear what others did; without Redis, later."""
+        here = self._node.id.hex()
+        others = [one["id"] for one in self._node.members() if one["id"] != here]
+        own, kept = dict(self._own), max(_KEPT_SECONDS, 3 * interval)
+        try:
+            told = await asyncio.to_thread(self._ask, here, own, others, kept)
+        except errors.StoreUnavailable:
+            return
+        heard = {one: _read(data) for one, data in zip(others, told, strict=True)}
+        self._take({one: counts for one, counts in heard.items() if counts is not None})
+
+    def _ask(self, here: str, own: Counts, others: list[str], kept: float) -> list[bytes | None]:
+        data = b"".join(_RECORD.pack(number, *counts) for number, counts in own.items())
+        client: Any = self._redis.client
+        try:
+            client.set(self._key + here, data, px=int(kept * 1000))
+            return [client.getrange(self._key + one, 0, _MOST_BYTES) for one in others]
+        except self._redis.failures as problem:
+            raise errors.StoreUnavailable(self._redis.describe(problem)) from None
+
+    def _take(self, heard: dict[str, Counts]) -> None:
+        """Count by how much others went on. What they did before this node began is not told
+        apart from what it has seen: it is where counting starts."""
+        filters = self._node.engine.state.filters
+        for node, counts in heard.items() if self._seen is not None else ():
+            before = self._seen.get(node, {}) if self._seen is not None else {}
+            for number, (checks, maybes) in counts.items():
+                was = before.get(number, (0, 0))
+                if checks < was[0]:  # it has begun anew
+                    was = (0, 0)
+                if checks > was[0] and number in filters:
+                    sum_checks, sum_maybes = self._others.get(number, (0, 0))
+                    more = max(0, maybes - was[1])
+                    self._others[number] = sum_checks + checks - was[0], sum_maybes + more
+        self._seen = {**(self._seen or {}), **heard}
+        present = {one["id"] for one in self._node.members()}
+        self._seen = {node: counts for node, counts in self._seen.items() if node in present}
+
+
+def _read(data: bytes | None) -> Counts | None:
+    """The counts that a node told; None if it told none, or what nobody can read."""
+    if not data or len(data) % _RECORD.size:
+        return None
+    return {number: (checks, maybes) for number, checks, maybes in _RECORD.iter_unpack(data)}
