@@ -213,8 +213,10 @@ def test_stopped_before_it_is_up(tmp_path: Path) -> None:
 def test_a_tour(tmp_path: Path) -> None:
     """It shows each thing, ends by itself with exit code 0, and leaves nothing."""
     done = subprocess.run(
-        [sys.executable, "-m", "bloomery", "cluster", "up", "--tour", "--nodes", "2"]
-        + ["--resp-port", "0", "--http-port", "0"],
+        [
+            *(sys.executable, "-m", "bloomery", "cluster", "up", "--tour", "--nodes", "2"),
+            *("--resp-port", "0", "--http-port", "0"),
+        ],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -89,7 +89,7 @@ def test_three_nodes_behind_a_balancer(balancer: HaProxy) -> None:
     balancer.wait_for("UP", "UP", "UP")
     for port in [balancer.resp_port, *(resp for resp, _ in balancer.nodes)]:
         with redis.Redis(port=port, username="ops", password=PASSWORD) as client:
-            client.execute_command("BF.CONSISTENCY", "SHARED")
+            client.execute_command("BF.CONSISTENCY", "STRONG")
             if port == balancer.resp_port:
                 assert client.execute_command("BF.ADD", "seen", "alice") == 1
             assert client.execute_command("BF.EXISTS", "seen", "alice") == 1

@@ -66,7 +66,7 @@ class Tour:
     ) -> None:
         """`port`: where HAProxy has the Redis protocol. `over`: is the cluster to end?"""
         self.nodes, self.show, self.over = nodes, show, over
-        # As many connections as nodes: HAProxy gives them to all, so also to the one that is killed.
+        # As many connections as nodes: HAProxy gives one to each, also to the one that is killed.
         self._balanced = itertools.cycle([_client(port) for _ in nodes])
         self._each = [_client(node.resp_port) for node in nodes]
 
