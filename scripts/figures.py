@@ -849,11 +849,11 @@ def cluster_figures() -> dict[str, float]:
 
 
 def _log_costs() -> dict[str, float]:
-    """What the log of nodes costs; nothing of a run whose nodes had bits in Redis."""
-    found = [r for r in records("cluster", table="costs") if "writer_us" in r]
-    if any("bits_bytes" in r for r in found):
+    """What the log of nodes costs; nothing of a run whose nodes had no log."""
+    found = records("cluster", table="costs")
+    if not any("a server alone" in r["what"] for r in found):
         return {}
-    singly, crowd, batch = found
+    singly, crowd, batch = (r for r in found if "writer_us" in r)
     loads = [r["mb_a_second"] for r in records("cluster", table="loading") if "node" in r["what"]]
     return {
         "follow_request_us": singly["follower_us"] - batch["follower_us"],

@@ -184,7 +184,7 @@ class Tour:
         from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
         until = time.monotonic() + _PATIENCE
-        client = at or next(self._balanced)
+        client: Any = at or next(self._balanced)
         while True:
             try:
                 return client.execute_command(*words)
