@@ -73,6 +73,7 @@ def balancer(start_redis: StartRedis, tmp_path: Path) -> Iterator[HaProxy]:
             settings["BLOOMERY_STORE"] = settings["BLOOMERY_STORE"].replace(
                 "redis:6379", f"127.0.0.1:{store.port}"
             )
+            (tmp_path / name).mkdir()
             node = ComposeNode(tmp_path / name, settings)
             node.start()
             ends.callback(node.kill)
