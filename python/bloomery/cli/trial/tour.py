@@ -183,6 +183,8 @@ class Tour:
         """Ask HAProxy, or a node, again and again until there is an answer."""
         from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
+        if self.over():
+            raise Interrupted
         until = time.monotonic() + _PATIENCE
         client: Any = at or next(self._balanced)
         while True:
