@@ -860,32 +860,39 @@ def cluster_figures() -> dict[str, float]:
         return record("service", table="rates", server="bloomery", what=what, pipeline=pipeline)
 
     alone, many_keys = rate("BF.EXISTS", 1), rate("BF.MEXISTS of 100 keys", 16)
-    costs = {r["what"].partition(",")[0]: r for r in reversed(records("cluster", table="costs"))}
-    singly, batch = costs["BF.ADD"], costs["BF.MADD of 1"]
     balanced = record(
         "cluster", table="checks", how="redis-benchmark", pipeline=1, who="3 nodes, HAProxy"
     )
-    one = record("cluster", table="lag", burst=1)
-    nodes = [value for name, value in one["cores"].items() if name.startswith("node")]
-    loads = [r["mb_a_second"] for r in records("cluster", table="loading") if "node" in r["what"]]
     (memory,) = records("service", table="memory")
     found = {
         "request_us": alone["us"],
         "key_us": many_keys["us"],
-        "follow_request_us": sum(nodes) / len(nodes) / one["reached"] * 1e6,
-        "follow_key_us": batch["follower_us"],
-        "write_key_us": batch["writer_us"] - batch["follower_us"],
-        "redis_request_us": one["cores"]["Redis"] / one["reached"] * 1e6 - batch["redis_us"],
-        "redis_key_us": batch["redis_us"],
         "redis_ask_us": alone["peer_us"],
         "balancer_request_us": balanced["haproxy_us"],
-        "sent_key_bytes": batch["in_bytes"],
-        "kept_entry_bytes": singly["stream_bytes"] - 8,
         "node_bytes": memory["beside_bytes"],
-        "load_bytes_a_second": min(loads) * 1e6,  # into memory that is new to the machine
         "lag_seconds": _lag()["p99_ms"] / 1000,
+        **_log_costs(),
     }
     return {name: float(f"{value:.3g}") for name, value in found.items()}
+
+
+def _log_costs() -> dict[str, float]:
+    """What the log of nodes costs; nothing of a run whose nodes had no log."""
+    found = records("cluster", table="costs")
+    if not any("a server alone" in r["what"] for r in found):
+        return {}
+    singly, crowd, batch = (r for r in found if "writer_us" in r)
+    loads = [r["mb_a_second"] for r in records("cluster", table="loading") if "node" in r["what"]]
+    return {
+        "follow_request_us": singly["follower_us"] - batch["follower_us"],
+        "follow_key_us": batch["follower_us"],
+        "write_request_us": crowd["writer_us"] - crowd["follower_us"],
+        "write_key_us": batch["writer_us"] - batch["follower_us"],
+        "redis_request_us": crowd["redis_us"] - batch["redis_us"],
+        "redis_key_us": batch["redis_us"],
+        "kept_entry_bytes": singly["stream_bytes"] - 8,
+        "load_bytes_a_second": min(loads) * 1e6,  # into memory that is new to the machine
+    }
 
 
 def _with_cluster_figures(text: str) -> str:

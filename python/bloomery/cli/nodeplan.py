@@ -1,4 +1,4 @@
-"""`bloomery plan --nodes`: how many nodes and masters, and where that ends."""
+"""`bloomery plan --nodes`: how many nodes and masters of Redis, and where that ends."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ Checks = Annotated[int | None, _count_option("Keys that are checked a second.")]
 Writes = Annotated[int | None, _count_option("Keys that are added a second.")]
 Batch = Annotated[int | None, _count_option("Keys a request, or that come at the same moment: 1.")]
 MemoryPerNode = Annotated[int | None, _size_option("Of a node's machine: 64GB.")]
-MemoryPerMaster = Annotated[int | None, _size_option("Of a master of Redis: 64GB.")]
+MemoryPerMaster = Annotated[int | None, _size_option("Of a Redis: 64GB.")]
 Network = Annotated[
     int | None, _size_option("What a machine sends a second: 1.25GB, which is 10 Gbit.")
 ]
@@ -40,7 +40,9 @@ ChecksPerCore = Annotated[
 WritesPerCore = Annotated[
     int | None, _count_option("Measured by you: keys a second that a node can follow.")
 ]
-LoadRate = Annotated[int | None, _size_option("Measured by you: bits a second into a node, 500MB.")]
+LoadRate = Annotated[
+    int | None, _size_option("Measured by you: what a node loads a second, 500MB.")
+]
 
 # Options that are figures: what they replace, and by what.
 _MEASURED: dict[str, Callable[[float], dict[str, float]]] = {
@@ -88,7 +90,7 @@ def _plan_table(plan: ClusterPlan) -> "Table":
 
     many = plan.groups > 1
     table = Table(show_header=False)
-    table.add_row("bits", f"{show_memory(plan.nbytes)}, and {_count(plan.shards, 'shard', many)}")
+    table.add_row("bits", show_memory(plan.nbytes))
     if many:
         each = f"each has {show_memory(plan.group_nbytes)} of the bits"
         table.add_row("groups of nodes", f"[bold]{plan.groups:,}[/bold], {each}")
@@ -96,20 +98,20 @@ def _plan_table(plan: ClusterPlan) -> "Table":
     spare = f"{plan.nodes:,} a group, 1 of them to spare" if many else "1 of them to spare"
     table.add_row("nodes", f"{nodes}; {spare}")
     table.add_row("memory of a node", show_memory(plan.node_nbytes))
-    masters = f"{_count(plan.all_masters, 'master')}; {show_memory(plan.redis_nbytes)}"
-    table.add_row("Redis", masters + (" a group" if many else ""))
+    redis = f"{_count(plan.groups, 'master')}; {show_memory(plan.redis_nbytes)}"
+    table.add_row("Redis", redis + (" each" if many else ""))
     table.add_row("HAProxy", f"{plan.balancer_cores:,.1f} cores")
     to_each, out = show_memory(plan.stream_bytes_a_second), show_memory(plan.stream_bytes_out)
-    table.add_row("stream", f"{to_each}/s to each node, {out}/s to all" + (" of a group" * many))
-    table.add_row("store-stream-entries", f"{plan.stream_entries:,}")
+    table.add_row("the log", f"{to_each}/s to each node, {out}/s to all" + (" of a group" * many))
+    table.add_row("store-stream-bytes", f"{plan.stream_bytes:,}")
     loads = f"{plan.load_seconds:,.1f} s; all at once in {plan.load_all_seconds:,.1f} s"
     table.add_row("a node loads in", loads)
-    table.add_row("instead, all in Redis", _count(plan.shared_masters, "master"))
+    table.add_row("instead, a RedisFilter", _count(plan.shared_masters, "master"))
     return table
 
 
-def _count(count: int, what: str, each: bool = False) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}{' a group' if each else ''}"
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _limits_table(limits: tuple[Limit, ...]) -> "Table":

@@ -2,10 +2,11 @@
 
 Pure maths, from the figures of `cluster_figures`; docs/scaling.md works it through. The parts:
 
-    keys  -> bits: every node has all of its group's, Redis has them once more
+    keys  -> bits: every node has all of its group's, Redis has snapshots of them
     checks -> nodes: each answers its share from its copy, on one core
-    writes -> every node follows all of them; Redis has a master for each share of the bits
-    groups: where a node cannot hold or follow all, keys are split by hash, each group on its own
+    writes -> every node follows all of them; one master of Redis has the log
+    groups: where a node or that master cannot hold or follow all, keys are split by hash, each
+        group with nodes and a master of its own
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from bloomery.sizing.bloom import plan
 from bloomery.sizing.cluster_figures import FIGURES, Figures
 from bloomery.sizing.limits import number, show
 
-LONGEST_STRING = 1 << 29  # bytes: what Redis takes, so a shard
-STREAM_ENTRIES = 100_000  # a node's setting store-stream-entries, unless it is given
-REPLAYED_SECONDS = 60  # its setting store-replay-seconds
-REPLAYED_BYTES = 50  # of a key that is kept so long
+STREAM_BYTES = 64 << 20  # a node's setting store-stream-bytes, unless it is given
+UNIT = 512  # bytes: each entry of the log counts as a multiple of that
+SNAPSHOTS = 3  # in Redis: two, and one that is being written
+REPLAYED_SECONDS = 60  # a node's setting store-replay-seconds
+REPLAYED_BYTES = 400  # of an entry that is kept so long, beside its keys
+PAGE = 4096  # bytes of memory that a write copies while a forked process saves a snapshot
 FOLLOWING = 0.5  # of what a core may do: the most that goes to following writes
-MOST_SHARDS = 16_384
 MOST_GROUPS = 100_000
 
 
@@ -56,20 +58,17 @@ class ClusterPlan:
     nbytes: int  # of bits, in all
     groups: int
     group_nbytes: int
-    shards: int
-    masters: int
     nodes: int  # one of them to spare
     node_nbytes: int
     redis_nbytes: int
-    stream_entries: int  # what store-stream-entries must be
+    stream_bytes: int  # what store-stream-bytes should be
     stream_bytes_a_second: float  # to each node
-    stream_bytes_out: float  # of the stream's master, in all
+    stream_bytes_out: float  # of Redis, in all
     load_seconds: float  # of one node
     load_all_seconds: float  # if all come at once
     all_nodes: int
-    all_masters: int
     balancer_cores: float
-    shared_masters: int  # if nobody had a copy, and all checks went to Redis
+    shared_masters: int  # of a RedisFilter: nobody has a copy, and all checks go to Redis
     limits: tuple[Limit, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,25 +143,24 @@ def _planned(task: _Task, groups: int, figures: Figures) -> ClusterPlan:
     checks, writes = task.checks / groups, task.writes / groups
     core = figures.busy * 1e6  # microseconds a second
     following = writes * figures.follow_us(batch)
-    asked = checks * figures.check_us(batch) + writes * figures.write_key_us
+    asked = checks * figures.check_us(batch) + writes * figures.write_us(batch)
     nodes = math.ceil(asked / max(core - following, core * (1 - FOLLOWING))) + 1
 
-    bits_in_redis = nbytes * figures.redis_factor
-    working = math.ceil(writes * figures.redis_us(batch) / core)
-    masters = max(1, working, math.ceil(bits_in_redis / task.memory_per_master))
-    from_master = min(figures.load_bytes_a_second, task.network)
-    load = nbytes / from_master
-    load_all = max(load, nodes * nbytes / (masters * from_master))
-    # A node that loads reads the stream from where it began: as much must still be there.
-    entries = max(STREAM_ENTRIES, math.ceil(2 * writes / batch * load_all))
-    stream = entries * figures.kept_bytes(batch)
-    masters = max(masters, math.ceil((bits_in_redis + stream) / task.memory_per_master))
+    rate = min(figures.load_bytes_a_second, task.network)
+    load = nbytes / rate
+    load_all = nodes * load  # one Redis sends to all
+    # Two snapshots later the log begins behind the first: a node that still loads it begins again.
+    entry_nbytes = UNIT * (1 + figures.stream_key_bytes * batch // UNIT)
+    stream = max(STREAM_BYTES, nbytes // 2, math.ceil(writes / batch * entry_nbytes * load_all))
+    redis_nbytes = math.ceil(SNAPSHOTS * nbytes * figures.redis_factor + 2 * stream)
     to_each = writes * figures.stream_bytes(batch)
-    replayed = writes / nodes * REPLAYED_SECONDS * REPLAYED_BYTES
-    node_nbytes = math.ceil(nbytes + figures.node_bytes + replayed)
-    shards = max(math.ceil(nbytes / LONGEST_STRING), masters)
+    kept = REPLAYED_BYTES / batch + figures.stream_key_bytes
+    replayed = writes / nodes * REPLAYED_SECONDS * kept
+    copied = min(nbytes, writes * load * PAGE)
+    node_nbytes = math.ceil(nbytes + copied + figures.node_bytes + replayed)
     limits = (
         Limit("memory of a node", node_nbytes, task.memory_per_node, "larger nodes, more groups"),
+        Limit("memory of Redis", redis_nbytes, task.memory_per_master, "larger ones, more groups"),
         Limit(
             "a node's core, following",
             following,
@@ -170,18 +168,17 @@ def _planned(task: _Task, groups: int, figures: Figures) -> ClusterPlan:
             "larger batches, more groups",
         ),
         Limit(
-            "network of the stream's master",
+            "Redis's core, writes",
+            writes * figures.redis_us(batch),
+            core,
+            "larger batches, more groups",
+        ),
+        Limit(
+            "network of Redis",
             to_each * nodes,
             task.network * figures.busy,
             "larger batches, more groups",
         ),
-        Limit(
-            "memory of the stream's master",
-            stream,
-            task.memory_per_master / 2,
-            "larger batches; start nodes one by one",
-        ),
-        Limit("shards of a filter", shards, MOST_SHARDS, "more groups"),
     )
     return ClusterPlan(
         capacity=int(task.capacity),
@@ -192,18 +189,15 @@ def _planned(task: _Task, groups: int, figures: Figures) -> ClusterPlan:
         nbytes=task.nbytes,
         groups=groups,
         group_nbytes=nbytes,
-        shards=shards,
-        masters=masters,
         nodes=nodes,
         node_nbytes=node_nbytes,
-        redis_nbytes=math.ceil(bits_in_redis + stream),
-        stream_entries=entries,
+        redis_nbytes=redis_nbytes,
+        stream_bytes=stream,
         stream_bytes_a_second=to_each,
         stream_bytes_out=to_each * nodes,
         load_seconds=load,
         load_all_seconds=load_all,
         all_nodes=nodes * groups,
-        all_masters=masters * groups,
         balancer_cores=task.checks / batch * figures.balancer_request_us / core,
         shared_masters=_shared(task, figures),
         limits=limits,
@@ -211,7 +205,7 @@ def _planned(task: _Task, groups: int, figures: Figures) -> ClusterPlan:
 
 
 def _shared(task: _Task, figures: Figures) -> int:
-    """How many masters, if all checks went to them."""
-    used = task.checks * figures.shared_us(task.batch) + task.writes * figures.redis_us(task.batch)
+    """How many masters a `RedisFilter` takes, which has all bits there and no copies."""
+    used = task.checks * figures.asked_us(task.batch) + task.writes * figures.set_us(task.batch)
     by_memory = task.nbytes * figures.redis_factor / task.memory_per_master
     return max(1, math.ceil(used / (figures.busy * 1e6)), math.ceil(by_memory))

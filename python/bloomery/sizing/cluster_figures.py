@@ -16,21 +16,22 @@ class Figures:
 
     request_us: float = 10.5
     key_us: float = 0.0744
-    follow_request_us: float = 22.8
+    follow_request_us: float = 12.0
     follow_key_us: float = 0.14
-    write_key_us: float = 1.94
-    redis_request_us: float = 7.36
-    redis_key_us: float = 3.14
+    write_request_us: float = 35.0
+    write_key_us: float = 0.5
+    redis_request_us: float = 10.0
+    redis_key_us: float = 0.03
     redis_ask_us: float = 7.37
     redis_check_us: float = 1.3
+    redis_set_us: float = 3.14
     balancer_request_us: float = 23.7
-    sent_key_bytes: float = 238.0
-    stream_entry_bytes: float = 100.0
+    stream_entry_bytes: float = 130.0
     stream_key_bytes: float = 8.0
-    kept_entry_bytes: float = 41.0
+    kept_entry_bytes: float = 91.0
     node_bytes: float = 104e6
     redis_factor: float = 1.25
-    load_bytes_a_second: float = 297e6
+    load_bytes_a_second: float = 500e6
     lag_seconds: float = 0.00888
     busy: float = 0.7
 
@@ -42,20 +43,28 @@ class Figures:
         """Of every node, for one key that any of them was given."""
         return self.follow_request_us / batch + self.follow_key_us
 
+    def write_us(self, batch: int) -> float:
+        """Of the node that is given one key of a request of so many to add, in addition."""
+        return self.write_request_us / batch + self.write_key_us
+
     def redis_us(self, batch: int) -> float:
-        """Of the master of its bits, for one key that is added."""
+        """Of Redis, for one key that is added: its part of an entry of the log."""
         return self.redis_request_us / batch + self.redis_key_us
 
-    def shared_us(self, batch: int) -> float:
-        """Of the master of its bits, for one key that is checked there."""
+    def asked_us(self, batch: int) -> float:
+        """Of the master of its bits, for one key that a `RedisFilter` checks."""
         return self.redis_ask_us / batch + self.redis_check_us
+
+    def set_us(self, batch: int) -> float:
+        """Of the master of its bits, for one key that a `RedisFilter` adds."""
+        return self.redis_ask_us / batch + self.redis_set_us
 
     def stream_bytes(self, batch: int) -> float:
         """On the way to each node, for one key that is added."""
         return self.stream_entry_bytes / batch + self.stream_key_bytes
 
     def kept_bytes(self, batch: int) -> float:
-        """Of an entry of so many keys, in the stream."""
+        """Of an entry of so many keys, in Redis's memory."""
         return self.kept_entry_bytes + self.stream_key_bytes * batch
 
 
@@ -65,30 +74,34 @@ FIGURES = Figures()
 SOURCES = {
     "request_us": ("a node: a request to check, without a pipeline", "bench-service, BF.EXISTS"),
     "key_us": ("and each key in it", "bench-service, BF.MEXISTS of 100"),
-    "follow_request_us": ("each node: a write, anywhere", "bench-cluster, lag, one at once"),
-    "follow_key_us": ("and each key in it", "bench-cluster, costs, BF.MADD"),
-    "write_key_us": (
-        "the node that is given the key, in addition",
-        "bench-cluster, costs, BF.MADD",
+    "follow_request_us": ("each node: an entry of the log", "bench-cluster, costs, BF.ADD"),
+    "follow_key_us": ("and each key in it, at most", "bench-cluster, costs, BF.MADD"),
+    "write_request_us": (
+        "the node that is given a write, in addition",
+        "bench-cluster, costs, BF.ADD, 50 connections",
     ),
-    "redis_request_us": ("Redis: a write", "bench-cluster, lag, one at once"),
+    "write_key_us": ("and each key in it", "bench-cluster, costs, BF.MADD"),
+    "redis_request_us": ("Redis: an entry of the log", "bench-cluster, costs, BF.ADD"),
     "redis_key_us": ("and each key in it", "bench-cluster, costs, BF.MADD"),
-    "redis_ask_us": ("Redis: a request to check there", "bench-service, PING"),
+    "redis_ask_us": ("Redis: a request of a RedisFilter", "bench-service, PING"),
     "redis_check_us": (
-        "and each key in it",
+        "and each key that is checked",
         "redis-benchmark, GETRANGE of 64 bytes: 788,000/s a core",
     ),
+    "redis_set_us": ("and each key that is added", "bench-cluster of 2026-11-16, costs, BF.MADD"),
     "balancer_request_us": ("HAProxy: a request", "bench-cluster, checks, redis-benchmark"),
-    "sent_key_bytes": ("a key on its way to Redis", "bench-cluster, costs"),
     "stream_entry_bytes": (
-        "an entry of the stream on its way to a node",
-        "by the protocol, at most",
+        "an entry of the log on its way to a node",
+        "by the protocol and the format, at most",
     ),
     "stream_key_bytes": ("and each key in it: its hash", "by the format"),
-    "kept_entry_bytes": ("an entry in Redis's memory, without its keys", "bench-cluster, costs"),
+    "kept_entry_bytes": ("an entry in Redis's memory, without its keys", "MEMORY USAGE"),
     "node_bytes": ("a node, beside its filters", "bench-service, memory"),
-    "redis_factor": ("Redis's memory to the bits, at most", "size classes of its allocator"),
-    "load_bytes_a_second": ("bits from Redis into a node that starts", "bench-cluster, loading"),
+    "redis_factor": ("Redis's memory to a snapshot, at most", "MEMORY USAGE of a chunk"),
+    "load_bytes_a_second": (
+        "a snapshot from Redis into a node that starts",
+        "bench-cluster, loading",
+    ),
     "lag_seconds": ("a write, until the others know: p99", "bench-cluster, lag"),
     "busy": ("how busy a core may be", "chosen: beyond it queues grow"),
 }

@@ -192,7 +192,7 @@ def test_a_redis_that_is_there_already(redis_server: RedisServer, tmp_path: Path
     finally:
         code = one.stop()
     assert code == 0
-    assert redis_server.run("EXISTS", "{bloomery}:filters") == 1
+    assert redis_server.run("EXISTS", "{bloomery}:log") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
@@ -208,6 +208,33 @@ def test_stopped_before_it_is_up(tmp_path: Path) -> None:
     assert (code, gone(children)) == (0, True)
     assert not one.ready()
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_tour(tmp_path: Path) -> None:
+    """It shows each thing, ends by itself with exit code 0, and leaves nothing."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "bloomery", "cluster", "up", "--tour", "--nodes", "2"),
+            *("--resp-port", "0", "--http-port", "0"),
+        ],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    said = done.stdout
+    assert re.findall(r"^tour (\d) of 4", said, re.M) == ["1", "2", "3", "4"]
+    assert [line[-1] for line in said.splitlines() if "BF.ADD tour:once" in line] == ["1", "0"]
+    assert (
+        len(re.findall(r"by the source, then by the cache; .* no, by the filter$", said, re.M)) == 2
+    )
+    assert "every node began its second generation" in said
+    assert re.search(r"node \d, which decided for all, was killed", said)
+    assert re.search(r"^node \d was ended by SIGKILL", done.stderr, re.M)
+    assert said.endswith("the tour is over: all was as it is promised\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def refused(folder: Path, *arguments: str, **environment: str) -> str:
@@ -240,6 +267,8 @@ def test_what_keeps_it_from_starting(tmp_path: Path) -> None:
     assert "cannot be reached" in said
     assert "secret" not in said
     assert "17 is not in the range" in refused(tmp_path, "--nodes", "17")
+    assert "leave --store out" in refused(tmp_path, "--tour", "--store", "redis://127.0.0.1:1")
+    assert "--nodes 2 or more" in refused(tmp_path, "--tour", "--nodes", "1")
 
 
 def test_a_node_that_does_not_come_up_ends_all(tmp_path: Path) -> None:

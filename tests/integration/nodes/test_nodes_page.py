@@ -18,7 +18,9 @@ def test_the_sessions_of_the_page(redis_server: RedisServer, serve: Serve) -> No
     for tool in ("redis-cli", "curl"):
         if shutil.which(tool) is None:
             missing(f"{tool} (scripts/servers installs it)")
-    one, other = (serve("--store", redis_server.url) for _ in range(2))
+    one, other = (
+        serve("--store", redis_server.url, "--set", "store-bootstrap-seconds=0.2") for _ in range(2)
+    )
     real = {6380: one.resp_port, 8100: one.http_port, 6381: other.resp_port, 8101: other.http_port}
     done = 0
     for block in blocks(PAGE):

@@ -61,7 +61,7 @@ def balancer(start_redis: StartRedis, tmp_path: Path) -> Iterator[HaProxy]:
     assert users["entrypoint"] == ["sh", "-euc"]
     (script,) = users["command"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = os.environ | {"BLOOMERY_DATA": str(tmp_path), "OPS_PASSWORD": PASSWORD, "PATH": path}
+    env = os.environ | {"BLOOMERY_STORE": store.url, "OPS_PASSWORD": PASSWORD, "PATH": path}
     for _ in range(2):  # it is run at every start
         subprocess.run(["sh", "-euc", script.replace("$$", "$")], env=env, check=True)
     with ExitStack() as ends:
@@ -73,6 +73,7 @@ def balancer(start_redis: StartRedis, tmp_path: Path) -> Iterator[HaProxy]:
             settings["BLOOMERY_STORE"] = settings["BLOOMERY_STORE"].replace(
                 "redis:6379", f"127.0.0.1:{store.port}"
             )
+            (tmp_path / name).mkdir()
             node = ComposeNode(tmp_path / name, settings)
             node.start()
             ends.callback(node.kill)
@@ -85,11 +86,11 @@ def balancer(start_redis: StartRedis, tmp_path: Path) -> Iterator[HaProxy]:
 
 
 def test_three_nodes_behind_a_balancer(balancer: HaProxy) -> None:
-    """What is added through the balancer as the user of the file is found on every node."""
+    """What is added through the balancer as the user that the file makes is found on every node."""
     balancer.wait_for("UP", "UP", "UP")
     for port in [balancer.resp_port, *(resp for resp, _ in balancer.nodes)]:
         with redis.Redis(port=port, username="ops", password=PASSWORD) as client:
-            client.execute_command("BF.CONSISTENCY", "SHARED")
+            client.execute_command("BF.CONSISTENCY", "STRONG")
             if port == balancer.resp_port:
                 assert client.execute_command("BF.ADD", "seen", "alice") == 1
             assert client.execute_command("BF.EXISTS", "seen", "alice") == 1

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from bloomery import sizing
 from bloomery.errors import InvalidParameter
-from bloomery.sizing.cluster import LONGEST_STRING, STREAM_ENTRIES, plan_cluster
+from bloomery.sizing.cluster import STREAM_BYTES, plan_cluster
 from bloomery.sizing.cluster_figures import FIGURES, SOURCES, Figures
 
 RATES = st.just(0.0) | st.floats(0.01, 1e8)
 
 
 def test_a_billion_keys_fit_every_node() -> None:
-    """10**9 keys at 1% are 1.24 GB: one group, three shards, a master, and a node to spare."""
+    """10**9 keys at 1% are 1.24 GB: one group, with a node to spare."""
     made = plan_cluster(1e9, 0.01, checks=1_000_000, writes=1_000)
     assert made.nbytes == sizing.plan(1e9, 0.01).nbytes
-    assert (made.groups, made.shards, made.masters) == (1, 3, 1)
+    assert made.groups == 1
     needed = 1_000_000 * FIGURES.check_us(1) / (FIGURES.busy * 1e6)
     assert needed < made.nodes - 1 < 1.1 * needed + 1
     assert made.all_nodes == made.nodes
@@ -42,8 +42,8 @@ def test_a_trillion_keys_are_split() -> None:
     batch=st.sampled_from([1, 10, 1000]),
 )
 def test_every_plan_keeps_its_limits(keys: int, checks: float, writes: float, batch: int) -> None:
-    """Whatever is asked for: no limit is passed, nodes and masters bear what they are given, and
-    the stream keeps what comes while a node loads."""
+    """Whatever is asked for: no limit is passed, nodes and Redis bear what they are given, and the
+    log keeps what comes while a node loads."""
     made = plan_cluster(keys, 0.01, checks=checks, writes=writes, batch=batch)
     assert all(limit.share <= 1 for limit in made.limits)
     core = FIGURES.busy * 1e6
@@ -51,9 +51,19 @@ def test_every_plan_keeps_its_limits(keys: int, checks: float, writes: float, ba
     following = own * FIGURES.follow_us(batch)
     asked = checks / made.groups * FIGURES.check_us(batch)
     assert asked / (made.nodes - 1) + following <= core * 1.001 if asked else made.nodes >= 1
-    assert own * FIGURES.redis_us(batch) <= made.masters * core * 1.001
-    assert made.group_nbytes <= made.shards * LONGEST_STRING
-    assert made.stream_entries >= max(STREAM_ENTRIES, own / batch * made.load_seconds)
+    assert own * FIGURES.redis_us(batch) <= core * 1.001
+    assert made.redis_nbytes >= 2 * (made.group_nbytes + made.stream_bytes)
+    written = own * FIGURES.stream_key_bytes * made.load_all_seconds
+    assert made.stream_bytes >= max(STREAM_BYTES, made.group_nbytes // 2, int(written))
+
+
+def test_what_the_log_cannot_bear_is_split() -> None:
+    """More writes than one Redis takes, or more snapshots than it holds, take several groups; keys
+    that come together, or a larger Redis, take fewer."""
+    writes = 2 * FIGURES.busy * 1e6 / FIGURES.redis_us(1)
+    assert plan_cluster(1e6, writes=writes).groups > 1
+    assert plan_cluster(1e6, writes=writes, batch=100).groups == 1
+    assert plan_cluster(2e10).groups > plan_cluster(2e10, memory_per_master=1e12).groups == 1
 
 
 @given(checks=RATES, more=st.floats(1, 100))

@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 
 from bloomery.cli import terminal
+from bloomery.errors import InvalidParameter
 
 EXAMPLE = (
     "bloomery cluster up --nodes 3; "
+    "bloomery cluster up --tour; "
     "bloomery cluster up --nodes 5 --data ./cluster --resp-port 0 --http-port 0; "
     "bloomery cluster up --store redis://10.0.0.5:6379 --set store-consistency=strong; "
     "redis-cli -p 6380 BF.ADD seen alice"
@@ -51,14 +53,26 @@ def up(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the nodes."),
     ] = None,
+    tour: Annotated[
+        bool,
+        typer.Option(
+            "--tour",
+            help="Show what nodes do, in half a minute, and end: one key at all nodes, look-ups, a "
+            "full filter that is rotated, a node that is killed.",
+        ),
+    ] = False,
 ) -> int:
     """Start Redis, nodes that share it, and HAProxy in front, on this machine; Ctrl-C stops all."""
     from bloomery.cli.trial.trial import Cluster, data_folder
 
+    if tour and store:
+        raise InvalidParameter("a tour has a Redis of its own: leave --store out")
+    if tour and nodes < 2:
+        raise InvalidParameter("a tour kills a node, and others answer: --nodes 2 or more")
     with data_folder(data) as folder:
         cluster = Cluster(nodes, folder, show=terminal.emit_line, tell=terminal.note)
         cluster.prepare(store or "", set_ or (), resp_port, http_port, redis_port)
-        return cluster.run()
+        return cluster.run(tour)
 
 
 COMMANDS = [("up", up, EXAMPLE)]

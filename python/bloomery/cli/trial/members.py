@@ -97,6 +97,7 @@ class NodeProcess(ManagedProcess):
         super().__init__(f"node {number}", folder, tell)
         self.store = ""  # a URL
         self.settings: Sequence[str] = ()  # NAME=VALUE
+        self.configuration: Path | None = None  # a file
         self.resp_port = self.http_port = 0
         self._ready = False
 
@@ -104,7 +105,9 @@ class NodeProcess(ManagedProcess):
         self._ready = False
         ports = ("--resp-port", str(self.resp_port), "--http-port", str(self.http_port))
         settings = [part for one in self.settings for part in ("--set", one)]
-        where = ("--data", str(self.folder), "--host", HOST)
+        where = ["--data", str(self.folder), "--host", HOST]
+        if self.configuration is not None:
+            where += ["--config", str(self.configuration)]
         return [sys.executable, "-m", "bloomery", "serve", *where, *ports, *settings]
 
     def environment(self) -> dict[str, str]:

@@ -106,6 +106,18 @@ class ManagedProcess(ABC):
             if self.process is not None:
                 self.process.terminate()
 
+    def kill(self) -> int | None:
+        """Kill it as `kill -9` does, so that it is started again; the number that it had."""
+        with self._lock:
+            if self.process is None:
+                return None
+            self.process.kill()
+            return self.process.pid
+
+    def is_again(self, before: int | None) -> bool:
+        """Is it up, as another process than that?"""
+        return self.process is not None and self.process.pid != before and self.up()
+
     def join(self, seconds: float, hurry: Callable[[], bool]) -> None:
         """Wait until it has ended; after so long, or in a hurry, it is killed."""
         until = time.monotonic() + seconds

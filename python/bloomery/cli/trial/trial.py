@@ -18,6 +18,7 @@ from pathlib import Path
 from bloomery import errors
 from bloomery.cli.trial.members import HOST, BalancerProcess, NodeProcess, RedisProcess
 from bloomery.cli.trial.process import ManagedProcess
+from bloomery.cli.trial.tour import Interrupted, Tour, source
 from bloomery.integrations.redis.wire.link import Link
 from bloomery.service.durability.folder import lock
 
@@ -25,6 +26,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL = 0.1
 _PATIENCE = 30.0  # seconds for one to end
 _STORE_SECONDS = 5.0  # for the answer of a Redis that was given
+# No node has what a Redis of our own may have lost: what it kept is in its folder.
+_OWN_REDIS = "store-bootstrap-seconds=0.5"
 
 Say = Callable[[str], None]
 
@@ -59,25 +62,36 @@ class Cluster:
             self.balancer.close()
             raise
         for node in self.nodes:
-            node.store, node.settings = store, settings
+            node.store, node.settings = store, settings if store else (_OWN_REDIS, *settings)
 
-    def run(self) -> int:
-        """Run until a signal says to stop; the exit code."""
+    def run(self, tour: bool = False) -> int:
+        """Run until a signal says to stop, or the tour is over; the exit code."""
+        if tour:
+            configuration = source(self._folder)
+            for node in self.nodes:
+                node.configuration = configuration
         before = [signal.signal(number, self._on_signal) for number in _SIGNALS]
         try:
             if self._bring_up():
-                self._introduce()
-                while not self._over():
+                self._introduce(tour)
+                if tour:
+                    self._guide()
+                while not tour and not self._over():
                     time.sleep(_POLL)
         finally:
             self._bring_down()
             self.balancer.close()
             for number, handler in zip(_SIGNALS, before, strict=True):
                 signal.signal(number, handler)
-        if not self._signals:
-            [why, *_] = [member.failed for member in self._members if member.failed]
-            raise errors.ServerUnavailable(f"{why}; the cluster was stopped")
+        failed = [member.failed for member in self._members if member.failed]
+        if failed and not self._signals:
+            raise errors.ServerUnavailable(f"{failed[0]}; the cluster was stopped")
         return 0
+
+    def _guide(self) -> None:
+        resp = self.balancer.port("resp")
+        with contextlib.suppress(Interrupted):
+            Tour(self.nodes, resp, self._show, self._over).run()
 
     def _on_signal(self, number: int, frame: object) -> None:
         # No more than that: a lock may be held by what was interrupted.
@@ -119,7 +133,7 @@ class Cluster:
             for member in group:
                 member.join(_PATIENCE, lambda: self._signals > 1)
 
-    def _introduce(self) -> None:
+    def _introduce(self, tour: bool) -> None:
         resp, http, stats = (self.balancer.port(door) for door in ("resp", "http", "stats"))
         self._show(
             f"bloomery cluster ready: resp={HOST}:{resp} http={HOST}:{http} "
@@ -127,7 +141,8 @@ class Cluster:
         )
         for node in self.nodes:
             self._show(f"{node.name}: resp={HOST}:{node.resp_port} http={HOST}:{node.http_port}")
-        self._show(f"try: redis-cli -p {resp} BF.ADD seen alice (Ctrl-C stops all of it)")
+        if not tour:
+            self._show(f"try: redis-cli -p {resp} BF.ADD seen alice (Ctrl-C stops all of it)")
 
 
 def _place(store: str) -> str:

@@ -46,8 +46,10 @@ def _binding(config: Configuration) -> None:
     bound = binding.addresses(config.settings.host)
     try:
         there = bool(user_source(config.settings).load())
-    except errors.StoreUnavailable:  # which `_store` tells
-        return
+    except (errors.StoreUnavailable, errors.InvalidParameter):
+        if not config.settings.store:
+            raise
+        return  # `_store` tells that it is away, or its URL none
     config.problems += binding.check(config.settings, bound, users=there)
 
 

@@ -1,1 +1,1 @@
-"""Nodes: servers whose filters are in Redis, each with a copy in memory that it answers from."""
+"""Nodes: servers that share one log in Redis, each with all filters in memory."""
