@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bloomery import _native, errors
-from bloomery.service.domain.operations import Op
+from bloomery.service.domain.operations import SINCE, Op
 from bloomery.service.durability.log import Fsync, Row
 from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.group_commit import CommitWaiter, Turns
+
+_CLOSING = 2.0  # seconds for what was sent to be answered
 
 
 class NodeLog:
@@ -78,8 +80,9 @@ class _Expected(NamedTuple):
 class SharedTurns(Turns):
     """The turns of a node."""
 
-    def __init__(self, engine: Engine, send: Callable[[int, bytes], None]) -> None:
-        """`send` hands a turn to the core, by a number; `applied` or `refused` has the same."""
+    def __init__(self, engine: Engine, send: Callable[[int, bytes, int], None]) -> None:
+        """`send` hands a turn to the core, by a number (`applied` or `refused` has the same), with
+        the version that a node must have to know it."""
         super().__init__(engine)
         self._send = send
         self._numbers = itertools.count(1)
@@ -119,7 +122,8 @@ class SharedTurns(Turns):
                 waiter.send()
         number = next(self._numbers)
         self._sent[number] = _Sent(held, expected, time.monotonic())
-        self._send(number, _native.pack_records([row[1:] for row in rows]))
+        needs = max(SINCE.get(row[2], 1) for row in rows) if SINCE else 1
+        self._send(number, _native.pack_records([row[1:] for row in rows]), needs)
 
     def applied(self, number: int, results: list[Any]) -> None:
         """Answer a turn: its entry is in the log, and has done this."""
@@ -140,10 +144,12 @@ class SharedTurns(Turns):
             waiter.release(problem)
 
     async def close(self) -> None:
-        """Return when every turn was answered."""
+        """Return when every turn was answered; those that take long with an error."""
         self.join()
-        while self._begun or self._sent:
+        until = time.monotonic() + _CLOSING
+        while self._begun or (self._sent and time.monotonic() < until):
             await asyncio.sleep(0.001)
+        self.refuse_all(errors.StoreUnavailable("this node stops: it may be done, or not"))
 
     def refuse_all(self, problem: errors.BloomeryError) -> None:
         """Tell the clients of all turns that are on their way."""
