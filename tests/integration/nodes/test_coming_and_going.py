@@ -85,7 +85,7 @@ def test_a_snapshot_writer_that_is_killed(start_fleet: StartFleet, start_redis: 
     """What writes a snapshot dies, or its node does: the next one is written, nobody notices."""
     server = start_redis()
     fleet = start_fleet(server.url, nodes=2, store_stream_bytes=1 << 16)
-    reserve(fleet.ports[0][0], capacity=200)
+    reserve(fleet.ports[0][0], capacity=15_000)
     holder = fleet.lease_holder()
     node = fleet.nodes[holder]
     with fleet.client(1 - holder) as client:

@@ -130,7 +130,7 @@ def test_keys_are_gone(start_fleet: StartFleet, start_redis: StartRedis, lost: s
     fleet = start_fleet(
         server.url, nodes=2, **OPTIONS, store_stream_bytes=1 << 16, store_bootstrap_seconds=3
     )
-    reserve(fleet.ports[0][0], capacity=200)
+    reserve(fleet.ports[0][0], capacity=15_000)
     checker = Checker(lag=LAG)
     places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
     with load(checker, places, count=2, pause=0) as run:
