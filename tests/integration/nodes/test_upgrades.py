@@ -38,8 +38,7 @@ def test_an_older_node_is_there(
     start_fleet: StartFleet, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """What it does not know is refused before it is written, to who asked alone; all else is shared
-    by both. Who is there is told with its version. An entry of the new version that is in the log
-    all the same, when the older one had been gone for long, stops an old node that comes back."""
+    by both."""
     fleet = start_fleet(redis_server.url, nodes=1)
     folder = tmp_path / "next"
     folder.mkdir()
