@@ -79,7 +79,7 @@ class Operator(threading.Thread):
     def make(self) -> None:
         """Make a filter; small, so that those grow that can."""
         name = self._new_name()
-        capacity = 200 if self.kind in GROWS else 2000
+        capacity = 200 if self.kind in GROWS else 1000
         if self.kind == "cf":
             made = self._do("CF.RESERVE", name, capacity)
         else:
