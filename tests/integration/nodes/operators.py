@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
     "cf": (),
 }
 REMOVES = {"counting", "deletable", "cuckoo", "cf"}
-GROWS = {"scalable", "cuckoo", "cf"}
+GROWS = {"scalable", "cf"}
 
 
 class Operator(threading.Thread):
@@ -94,8 +94,10 @@ class Operator(threading.Thread):
         ]
         self._keys += len(keys)
         words = ("CF.INSERT", name, "ITEMS") if self.kind == "cf" else ("BF.MADD", name)
-        if self._do(*words, *keys) is not None:
-            self.must[name].update(keys)
+        answers = self._do(*words, *keys)
+        if answers is not None:  # -1, or an error: a filter that does not grow is full
+            pairs = zip(keys, answers, strict=False)
+            self.must[name].update(key for key, said in pairs if said in (0, 1))
 
     def remove(self, name: str) -> None:
         """Remove a key that is there."""

@@ -18,7 +18,7 @@ def test_started_before_others_restore(start_fleet: StartFleet, start_redis: Sta
     """Redis comes back with nothing, and a node that has nothing either is there first: it has all
     keys once one that knows them has restored them, also those of long ago."""
     store = start_redis()
-    fleet = start_fleet(store.url, nodes=2, store_replay_seconds=1, store_bootstrap_seconds=5)
+    fleet = start_fleet(store.url, nodes=2, store_replay_seconds=1, store_bootstrap_seconds=20)
     with fleet.client(0) as one:
         one.execute_command("BF.RESERVE", "f", 1e-6, 1000)
         one.execute_command("BF.MADD", "f", *KEYS)
@@ -29,9 +29,11 @@ def test_started_before_others_restore(start_fleet: StartFleet, start_redis: Sta
     fleet.nodes[0].freeze()
     store.kill()
     store.start()
-    fleet.nodes[1].start()
-    fleet.nodes[0].thaw()
-    assert wait_until(lambda: fleet.answers("f", [*KEYS, "late"]) == [0, 0])
+    fleet.nodes[1].spawn()
+    assert wait_until(lambda: _loading(fleet, 1))
+    fleet.nodes[0].thaw()  # within store-bootstrap-seconds
+    fleet.wait_ready()
+    assert fleet.answers("f", [*KEYS, "late"]) == [0, 0]
 
 
 def test_stopped_while_redis_does_not_answer(
@@ -44,15 +46,15 @@ def test_stopped_while_redis_does_not_answer(
         time.sleep(0.5)  # so that it waits for an answer: nobody can be asked about that
         assert fleet.nodes[0].stop() == 0
         fleet.nodes[0].spawn()
-        assert wait_until(lambda: _loading(fleet))
+        assert wait_until(lambda: _loading(fleet, 0))
         assert fleet.nodes[0].stop() == 0
     finally:
         redis_server.thaw()
 
 
-def _loading(fleet: Fleet) -> bool:
+def _loading(fleet: Fleet, number: int) -> bool:
     try:
-        return fleet.readyz(0)[0] == 503
+        return fleet.readyz(number)[0] == 503
     except OSError:  # not even that
         return False
 

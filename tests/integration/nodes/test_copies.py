@@ -52,7 +52,8 @@ def test_all_kinds_while_nodes_are_killed(
 ) -> None:
     """`kill -9` of the node that makes snapshots, then SIGSTOP of one beyond the limit, then a
     restart in good order: each comes back by a snapshot and the stream."""
-    fleet = start_fleet(start_redis().url, **OPTIONS)
+    server = start_redis()
+    fleet = start_fleet(server.url, **OPTIONS)
     with operators([resp for resp, _ in fleet.ports], seed) as workers:
         for _ in range(effort(1, 1, 10)):
             _goes_on(workers, 15)
@@ -65,6 +66,7 @@ def test_all_kinds_while_nodes_are_killed(
             time.sleep(1.2)  # beyond store-max-lag-ms
             stopped.thaw()
             _goes_on(workers, 15)
+            assert wait_until(lambda: server.run("EXISTS", "{bloomery}:manifest"))
             assert fleet.nodes[(holder + 2) % 3].stop() == 0
             fleet.nodes[(holder + 2) % 3].start()
     _require_right(workers)

@@ -28,6 +28,11 @@ def test_cut_off_in_the_middle_of_loading(
         keys = [f"key-{number}" for number in range(5000)]
         with fleet.client(0) as one:
             one.execute_command("BF.MADD", "seen", *keys[:2500])
+            more = 0
+            while not redis_server.run("EXISTS", "{bloomery}:manifest"):  # which it loads then
+                one.execute_command("BF.MADD", "seen", *range(more, more + 10_000))
+                more += 10_000
+                assert more < 2_400_000
             proxy.carried, proxy.bytes_a_second = 0, 40e6
             late.spawn()
             for _ in range(2):
