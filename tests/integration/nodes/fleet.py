@@ -100,7 +100,8 @@ class Fleet:
             return dict(client.info("store"))
 
     def copy(self, number: int) -> dict[str, Any]:
-        """All filters of a node, each with what is told of it and the bytes of its file."""
+        """All filters of a node, each with what is told of it and the bytes of its file. Not those of
+        banks: their pages also say how often the file was opened."""
         with httpx.Client(base_url=self.nodes[number].url, timeout=20) as http:
             listed: list[dict[str, Any]] = []
             cursor = ""
@@ -111,7 +112,7 @@ class Fleet:
                     break
                 cursor = f"?cursor={page['next']}"
             return {
-                one["name"]: (one, http.get(f"/filters/{quote(one['name'], safe='')}/file").content)
+                one["name"]: (one, b"" if one["kind"] == "bank" else _file(http, one["name"]))
                 for one in listed
             }
 
@@ -147,6 +148,10 @@ class Fleet:
         return [
             missing(self.ports[at][0], filter, keys, strong=strong) for at in range(len(self.nodes))
         ]
+
+
+def _file(http: httpx.Client, name: str) -> bytes:
+    return http.get(f"/filters/{quote(name, safe='')}/file").content
 
 
 def _difference(copies: list[dict[str, Any]]) -> str:

@@ -28,6 +28,7 @@ def test_cut_off_in_the_middle_of_loading(
         keys = [f"key-{number}" for number in range(5000)]
         with fleet.client(0) as one:
             one.execute_command("BF.MADD", "seen", *keys[:2500])
+            assert wait_until(lambda: fleet.figures(0)["holds_lease"])
             more = 0
             while not redis_server.run("EXISTS", "{bloomery}:manifest"):  # which it loads then
                 one.execute_command("BF.MADD", "seen", *range(more, more + 10_000))
