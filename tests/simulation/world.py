@@ -27,6 +27,7 @@ OPTIONS = Options(
     max_lag=1.0,
     write_timeout=1.2,
     retry=0.05,
+    snapshot_retry=0.05,
     settle=0.15,
     retain=1000.0,
     hello=1.0,

@@ -24,7 +24,7 @@ from bloomery.service.policy.policy import generation_of, limit_and_threshold, r
 
 if TYPE_CHECKING:
     from bloomery.service.durability.log import Log, Row
-    from bloomery.service.replication.turns import NodeLog
+    from bloomery.service.durability.no_log import NodeLog
 
 # Stands on the shelf for a filter that is still being loaded.
 _UNREADY = BloomFilter(1)

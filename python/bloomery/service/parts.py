@@ -26,6 +26,7 @@ from bloomery.service.config.sources import SourceSettings
 from bloomery.service.declared import DeclaredFilters
 from bloomery.service.durability.backup import Backups
 from bloomery.service.durability.log import Fsync
+from bloomery.service.durability.no_log import NodeLog
 from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
@@ -44,7 +45,6 @@ from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.replication.node import Node
 from bloomery.service.replication.traffic import NodeTraffic
-from bloomery.service.replication.turns import NodeLog
 from bloomery.service.sampling.sampler import Sampler
 
 _TELL_SECONDS = 5.0

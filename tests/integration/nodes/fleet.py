@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -97,11 +99,71 @@ class Fleet:
         with self.client(number) as client:
             return dict(client.info("store"))
 
+    def copy(self, number: int) -> dict[str, Any]:
+        """All filters of a node, each with what is told of it and the bytes of its file. Not those of
+        banks: their pages also say how often the file was opened."""
+        with httpx.Client(base_url=self.nodes[number].url, timeout=20) as http:
+            listed: list[dict[str, Any]] = []
+            cursor = ""
+            while True:
+                page = http.get(f"/filters{cursor}").raise_for_status().json()
+                listed += page["filters"]
+                if not page.get("next"):
+                    break
+                cursor = f"?cursor={page['next']}"
+            return {
+                one["name"]: (one, b"" if one["kind"] == "bank" else _file(http, one["name"]))
+                for one in listed
+            }
+
+    def lease_holder(self) -> int:
+        """The number of the node that decides for all, once there is one."""
+        found: list[int] = []
+
+        def held() -> bool:
+            found[:] = [at for at in range(len(self.nodes)) if self._holds_lease(at)]
+            return len(found) == 1
+
+        assert wait_until(held), found
+        return found[0]
+
+    def _holds_lease(self, number: int) -> bool:
+        if self.nodes[number].process is None or self.nodes[number].frozen:
+            return False
+        return bool(self.figures(number)["holds_lease"])
+
+    def require_equal(self) -> dict[str, Any]:
+        """All nodes have the same filters, byte by byte, once they are at the same place; those."""
+        copies: list[dict[str, Any]] = []
+
+        def same() -> bool:
+            copies[:] = [self.copy(at) for at in range(len(self.nodes))]
+            return all(one == copies[0] for one in copies)
+
+        assert wait_until(same, pause=0.1), _difference(copies)
+        return copies[0]
+
     def answers(self, filter: str, keys: list[Any], *, strong: bool = False) -> list[int]:
         """How many of these keys each node does not know."""
         return [
             missing(self.ports[at][0], filter, keys, strong=strong) for at in range(len(self.nodes))
         ]
+
+
+def _file(http: httpx.Client, name: str) -> bytes:
+    return http.get(f"/filters/{quote(name, safe='')}/file").content
+
+
+def _difference(copies: list[dict[str, Any]]) -> str:
+    """Which filters are not the same, for a message."""
+    names = {name for copy in copies for name in copy}
+    apart = [
+        name for name in names if any(copy.get(name) != copies[0].get(name) for copy in copies)
+    ]
+    return "; ".join(
+        f"{name}: {[copy[name][0] if name in copy else None for copy in copies]}"
+        for name in sorted(apart)
+    )
 
 
 def client_at(port: int, *, strong: bool = False, **options: Any) -> Any:

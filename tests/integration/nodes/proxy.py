@@ -93,7 +93,7 @@ class Proxy:
         self, one: socket.socket, other: socket.socket, pair: tuple[Any, Any], back: bool
     ) -> None:
         with contextlib.suppress(OSError):
-            while data := one.recv(65_536):
+            while data := one.recv(65_536 if self.bytes_a_second is None else 4096):
                 while self._dull.is_set() and pair in self._pairs:
                     time.sleep(0.01)
                 if pair not in self._pairs:

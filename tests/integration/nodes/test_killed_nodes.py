@@ -1,6 +1,9 @@
 """A node that is killed, or stopped for a while, behind the balancer and asked directly."""
 
 import time
+from typing import Any
+
+import redis
 
 from integration.nodes.checker import Checker
 from integration.nodes.conftest import StartFleet
@@ -25,7 +28,7 @@ def test_a_node_is_killed_under_load(start_fleet: StartFleet, redis_server: Redi
         fleet.nodes[doomed].kill()
         run.flows(60)
         failed = len(checker.failures)
-        assert failed <= max(clients), checker.failures
+        assert failed <= 2 * max(clients), checker.failures  # each may have had two tries
         fleet.nodes[doomed].start()
         balancer.wait_for("UP", "UP", "UP")
         assert fleet.answers("seen", checker.keys("seen"))[doomed] == 0
@@ -58,8 +61,7 @@ def test_a_node_is_stopped_past_the_limit(
             time.sleep(LAG)
             keys = checker.keys("seen")
             fleet.nodes[2].thaw()
-            found = before.execute_command("BF.MEXISTS", "seen", *keys)
-            assert sum(found) == len(keys), f"{len(keys) - sum(found)} of {len(keys)} missing"
+            assert wait_until(lambda b=before, k=keys: _known(b, k) is not None)  # type: ignore[misc]
             fleet.wait_ready(2)
             assert missing(fleet.ports[2][0], "seen", keys) == 0
     balancer.wait_for("UP", "UP", "UP")
@@ -69,27 +71,40 @@ def test_a_node_is_stopped_past_the_limit(
 def test_the_stream_is_trimmed_while_a_node_is_stopped(
     start_fleet: StartFleet, redis_server: RedisServer
 ) -> None:
-    """What it missed is not in the stream any more: it loads all bits again, and is whole."""
+    """What it missed is not in the stream any more: it loads a snapshot, and is whole."""
     fleet = start_fleet(
         redis_server.url,
         nodes=2,
         store_max_lag_ms=int(LAG * 1000),
         store_stream_bytes=1 << 16,
     )
-    reserve(fleet.ports[0][0])
-    with fleet.client(0) as writer, fleet.client(1) as before:
+    reserve(fleet.ports[0][0], capacity=15_000)
+    holder = fleet.lease_holder()  # it goes on, and makes snapshots
+    other = 1 - holder
+    with fleet.client(holder) as writer, fleet.client(other) as before:
         assert wait_until(lambda: before.exists("seen") == 1)
-        loads = fleet.figures(1)["loads"]
-        fleet.nodes[1].freeze()
-        keys = [f"key-{number}" for number in range(1300)]
-        began = time.monotonic()
-        for key in keys:  # one at a time: an entry of the stream each
-            writer.execute_command("BF.ADD", "seen", key)
-        assert wait_until(lambda: redis_server.run("XLEN", "{bloomery}:log") < 700)
-        time.sleep(max(0.0, began + 2.5 - time.monotonic()))
-        fleet.nodes[1].thaw()
-        found = before.execute_command("BF.MEXISTS", "seen", *keys)
-        assert sum(found) == len(keys)
-        fleet.wait_ready(1)
-        assert missing(fleet.ports[1][0], "seen", keys) == 0
-        assert wait_until(lambda: fleet.figures(1)["loads"] > loads)
+        loads = fleet.figures(other)["loads"]
+        fleet.nodes[other].freeze()
+        keys = []
+        while len(keys) < 1000 or redis_server.run("XLEN", "{bloomery}:log") > len(keys) // 2:
+            keys.append(f"key-{len(keys)}")  # one at a time: an entry of the stream each
+            writer.execute_command("BF.ADD", "seen", keys[-1])
+            assert len(keys) < 20_000
+        time.sleep(1.2 * LAG)
+        fleet.nodes[other].thaw()
+        assert wait_until(lambda: _known(before, keys) is not None)
+        assert _known(before, keys) == len(keys)
+        fleet.wait_ready(other)
+        assert missing(fleet.ports[other][0], "seen", keys) == 0
+        assert fleet.figures(other)["loads"] > loads
+    fleet.require_equal()
+
+
+def _known(client: Any, keys: list[str]) -> int | None:
+    """How many of them a node knows, from the first time it answers on."""
+    try:
+        found = client.execute_command("BF.MEXISTS", "seen", *keys)
+    except redis.ResponseError:
+        return None
+    assert sum(found) == len(keys)
+    return len(keys)

@@ -50,6 +50,9 @@ class Op(IntEnum):
 
 
 HASHES = frozenset({Op.ADD, Op.REMOVE, Op.ADD_NEW})
+# Which version of nodes was the first to know an operation; 1 unless it is here. What needs more
+# than some node has is refused on all.
+SINCE: dict[int, int] = {}
 MAKES = frozenset({Op.CREATE, Op.COPY, Op.CHUNK})  # a filter; of CHUNK the first one
 
 

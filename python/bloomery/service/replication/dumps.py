@@ -100,8 +100,9 @@ class _Reader:
 
     def fields(self) -> dict[str, Any]:
         """The next frame as a JSON object."""
+        data = self.frame(_MOST_JSON)
         try:
-            fields = json.loads(self.frame(_MOST_JSON))
+            fields = json.loads(data)
         except ValueError:
             fields = None
         if not isinstance(fields, dict):

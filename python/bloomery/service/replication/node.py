@@ -16,9 +16,10 @@ import itertools
 import json
 import os
 import secrets
+import signal
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from bloomery import _native, errors
 from bloomery.filters import creation, saved
@@ -45,6 +46,8 @@ _LONG = 1e9  # seconds
 _SAVING = 600.0  # seconds that who asks for a snapshot waits
 _FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
 _STOPPING = 1.0  # seconds for what is under way to end
+_SNAPSHOT_RETRY = 5.0  # seconds: each attempt forks this process
+_STUCK = 60  # seconds in which the process that writes a snapshot has to get on
 
 
 class Node:
@@ -63,6 +66,7 @@ class Node:
         self.broken = ""  # why this node cannot follow any more
         self.down_since: float | None = None  # since when Redis does not answer (monotonic)
         self.why = "it has not been asked yet"
+        self._unwilling = False  # does Redis read, but write nothing?
         self.loads = 0
         self._describe = describe
         self._log = RedisLog(
@@ -74,6 +78,7 @@ class Node:
         )
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[int] = set()  # processes that write snapshots
         self._reads: dict[int, asyncio.Future[None]] = {}
         self._read_numbers = itertools.count(-1, -1)  # turns have those above 0
         self._caught_up = asyncio.Event()
@@ -98,6 +103,7 @@ class Node:
             write_timeout=settings.store_timeout_ms / 1000,
             retain=float(settings.store_replay_seconds),
             bootstrap=settings.store_bootstrap_seconds,
+            snapshot_retry=_SNAPSHOT_RETRY,
         )
         self.core = ReplicationCore(self.id, lambda: FilterReplica(engine), options, self._about)
         self.turns = SharedTurns(engine, self._submit)
@@ -130,6 +136,8 @@ class Node:
         if self._ticking is not None:
             self._ticking.cancel()
         self.broken = self.broken or "it is stopped"
+        for pid in self._writers:  # or the thread that waits for it keeps this process
+            os.kill(pid, signal.SIGKILL)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -164,6 +172,7 @@ class Node:
     async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
         """Do an operation on all nodes; the entry that it was done to, if it is still there."""
         self._check()
+        self._check_known(op)
         self._check_memory(op, data)
         entry: Entry | None = await self.turns.note(op, filter_id, data)
         return entry
@@ -221,17 +230,31 @@ class Node:
     def decide(self, op: Op, filter_id: int, data: bytes) -> None:
         """As the one that decides for all: do an operation that no client asked for. It counts only
         if this node still decides when it is applied."""
-        self._step(m.Decide(_native.pack_records([(filter_id, op, data)])))
+        if self._is_known(op):  # else later: what is due is looked at again
+            self._step(m.Decide(_native.pack_records([(filter_id, op, data)])))
+
+    def _is_known(self, op: Op) -> bool:
+        """Do all nodes that are there know this operation?"""
+        at = self.core.history.at
+        since = operations.SINCE.get(op, 1)
+        return since == 1 or since <= self.core.ledger.oldest_version(at.position.ms if at else 0)
+
+    def _check_known(self, op: Op) -> None:
+        """Refuse what some node does not know, for this client alone: in a turn, all would be."""
+        if not self._is_known(op):
+            raise errors.StoreUnavailable(
+                f"a node of an older version does not know {op.name}: upgrade all"
+            )
 
     def _check(self) -> None:
         if self.broken:
             raise errors.StoreUnavailable(f"this node cannot follow the others: {self.broken}")
 
-    def _submit(self, number: int, payload: bytes) -> None:
+    def _submit(self, number: int, payload: bytes, needs: int) -> None:
         if self.broken:
             self.turns.refused(number, errors.StoreUnavailable(self.broken))
         else:
-            self._step(m.Write(number, payload))
+            self._step(m.Write(number, payload, needs))
 
     def _watch(self) -> None:
         """At the start of each turn: native code must not answer from a copy that is too old."""
@@ -315,12 +338,15 @@ class Node:
             return
         try:
             actions = self.core.step(event, time.monotonic())
+            # What was loaded is answered from now on, also if no entry changes it.
+            cast("FilterReplica", self.core.replica).adopt()
+            for action in actions:
+                self._do(action)
+                if self.broken:  # those who wait were told
+                    return
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)
-            return
-        for action in actions:
-            self._do(action)
 
     def _do(self, action: m.Action) -> None:
         match action:
@@ -338,7 +364,7 @@ class Node:
             case m.Stop():
                 self._break(action.reason)
             case m.SaveSnapshot():
-                self._start(self._save(action, self._fork(action)))
+                self._begin_saving(action)
             case m.LoadSnapshot():
                 self._start(self._load(action))
             case _:
@@ -364,10 +390,12 @@ class Node:
         except errors.BloomeryError as problem:  # what is there cannot be applied, nor left out
             self._break(str(problem))
             return
-        if isinstance(event, (m.Failed, m.Refused)):
-            self._missed(self._log.problem)
-        elif self.down_since is not None:
-            self._found()
+        except Exception as problem:  # noqa: BLE001  # or it would wait for this answer for ever
+            self.say("Redis could not be asked", level="error", problem=problem)
+            self._missed(f"{type(problem).__name__}: {problem}")
+            self._step(m.Failed(action.ref))
+            return
+        self._heed(event)
         self._step(event)
         if isinstance(action, m.SwapManifest):
             self._tell_saved(isinstance(event, m.Done) and event.done)
@@ -383,6 +411,17 @@ class Node:
             waiting.set_exception(errors.SnapshotFailed("Redis did not take it: try again"))
             waiting.exception()  # nobody may wait any more
 
+    def _heed(self, event: m.Event) -> None:
+        """Note whether Redis answers, and writes. One that is full goes on reading."""
+        if isinstance(event, (m.Failed, m.Refused)):
+            if self._log.problem:  # else it was not asked: too large an entry
+                self._unwilling = isinstance(event, m.Refused)
+                self._missed(self._log.problem)
+        elif self.down_since is not None and (
+            not self._unwilling or isinstance(event, (m.Appended, m.Done))
+        ):
+            self._found()
+
     def _missed(self, why: str) -> None:
         self.why = why
         if self.down_since is None:
@@ -390,7 +429,7 @@ class Node:
             self.alerts.begin("store-unavailable", f"{why}: nothing can be written")
 
     def _found(self) -> None:
-        self.down_since = None
+        self.down_since, self._unwilling = None, False
         self.alerts.end("store-unavailable", "Redis answers again")
 
     def _break(self, reason: str) -> None:
@@ -406,6 +445,16 @@ class Node:
 
     # Snapshots.
 
+    def _begin_saving(self, action: m.SaveSnapshot) -> None:
+        try:
+            pid = self._fork(action)
+        except OSError as problem:  # no memory, or too many processes
+            self.say("a snapshot could not be begun", level="warning", problem=problem)
+            self._loop.call_soon(self._step, m.Failed(action.ref))
+            return
+        self._writers.add(pid)
+        self._start(self._save(action, pid))
+
     def _fork(self, action: m.SaveSnapshot) -> int:
         """Begin a process that has the filters as they are now, and writes them to Redis."""
         pid = os.fork()
@@ -413,19 +462,29 @@ class Node:
             return pid
         code = 1
         try:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)  # the event loop that took them is not here
             gc.disable()  # it would touch, and so copy, every page
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # connections of this node's clients too
             os.nice(10)
-            parts = dumps.dump(self.engine.state, action.ledger)
+            parts = _watched(dumps.dump(self.engine.state, action.ledger))
             write_chunks(self.settings.store, self.settings.store_prefix, action.snapshot.id, parts)
             code = 0
+        except errors.BloomeryError as problem:
+            self.say(f"a snapshot could not be written to Redis: {problem}", level="warning")
+        except Exception as problem:  # noqa: BLE001  # it ends here, whatever it is
+            self.say("a snapshot could not be written", level="error", problem=problem)
         finally:
             os._exit(code)
 
     async def _save(self, action: m.SaveSnapshot, pid: int) -> None:
-        _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+        # It stays there to be killed until it is known here that it has ended.
+        await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self._writers.discard(pid)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            self.say(f"what wrote a snapshot was ended by signal {status & 127}", level="warning")
         if status:
-            self.say("a snapshot could not be written to Redis", level="warning")
             self._tell_saved(False)
         self._step(m.Done(action.ref, True) if status == 0 else m.Failed(action.ref))
 
@@ -440,11 +499,24 @@ class Node:
             self._missed(str(problem))
             self._step(m.Failed(action.ref))
             return
+        except Exception as problem:  # noqa: BLE001  # or nothing would be loaded ever again
+            self.say("a snapshot in Redis cannot be read", level="error", problem=problem)
+            self._step(m.SnapshotMissing(action.ref))
+            return
         self.loads += 1
         self._step(m.SnapshotLoaded(action.ref, FilterReplica(self.engine, entries, now), ledger))
 
     def _read(self, id: bytes) -> tuple[list[Entry], float, bytes]:
         return dumps.load(read_chunks(self.settings.store, self.settings.store_prefix, id))
+
+
+def _watched(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The same; the process is ended if it takes too long from one to the next, as it would if a
+    thread that was not forked had held a lock."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for part in parts:
+        signal.alarm(_STUCK)
+        yield part
 
 
 _TOLD: dict[str, tuple[type, ...]] = {

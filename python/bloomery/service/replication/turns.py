@@ -14,38 +14,15 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bloomery import _native, errors
-from bloomery.service.domain.operations import Op
-from bloomery.service.durability.log import Fsync, Row
+from bloomery.service.domain.operations import SINCE, Op
 from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.group_commit import CommitWaiter, Turns
 from bloomery.service.observe import logs
 
-
-class NodeLog:
-    """What `durability.log.Log` is to a server alone: a node has nothing on its disk."""
-
-    fsync: Fsync = "never"
-    seq = 0  # no snapshot of it is ever due
-    segment = 0
-    path = Path("redis")
-    pending: tuple[()] = ()
-    unfolded: str | None = None
-    flushing = False
-
-    def unsynced(self, now: float) -> float:
-        """For how many seconds something has not been on the disk: nothing has to be."""
-        return 0.0
-
-    def write(self, rows: list[Row]) -> None:
-        """Refuse: what a node writes is in the shared log."""
-        raise errors.LogUnavailable("a node has no log of its own")
-
-    def close(self) -> None:
-        """Do nothing."""
+_CLOSING = 2.0  # seconds for what was sent to be answered
 
 
 class _Sent(NamedTuple):
@@ -81,8 +58,9 @@ class _Expected(NamedTuple):
 class SharedTurns(Turns):
     """The turns of a node."""
 
-    def __init__(self, engine: Engine, send: Callable[[int, bytes], None]) -> None:
-        """`send` hands a turn to the core, by a number; `applied` or `refused` has the same."""
+    def __init__(self, engine: Engine, send: Callable[[int, bytes, int], None]) -> None:
+        """`send` hands a turn to the core, by a number (`applied` or `refused` has the same), with
+        the version that a node must have to know it."""
         super().__init__(engine)
         self._send = send
         self._numbers = itertools.count(1)
@@ -140,7 +118,8 @@ class SharedTurns(Turns):
             return
         number = next(self._numbers)
         self._sent[number] = _Sent(held, expected, time.monotonic())
-        self._send(number, _native.pack_records(records))
+        needs = max(SINCE.get(record[1], 1) for record in records) if SINCE else 1
+        self._send(number, _native.pack_records(records), needs)
 
     def applied(self, number: int, results: list[Any]) -> None:
         """Answer a turn: its entry is in the log, and has done this."""
@@ -167,10 +146,12 @@ class SharedTurns(Turns):
         self._send_next()
 
     async def close(self) -> None:
-        """Return when every turn was answered."""
+        """Return when every turn was answered; those that take long with an error."""
         self.join()
-        while self._begun or self._sent or self._held:
+        until = time.monotonic() + _CLOSING
+        while self._begun or ((self._sent or self._held) and time.monotonic() < until):
             await asyncio.sleep(0.001)
+        self.refuse_all(errors.StoreUnavailable("this node stops: it may be done, or not"))
 
     def refuse_all(self, problem: errors.BloomeryError) -> None:
         """Tell the clients of all turns that are on their way."""

@@ -34,6 +34,7 @@ class Options:
     lease: float = 5.0  # a holder that was not heard of for so long is replaced
     clock: float = 1.0  # between two entries that let time pass
     bootstrap: float = 10.0  # how long an empty Redis waits for nodes that have what it lost
+    snapshot_retry: float = 0.1  # after a snapshot that could not be made
     snapshot_entries: int = 100_000
     history_entries: int = 10_000
 
@@ -57,7 +58,7 @@ class ReplicationCore:
         self.writes = WriteQueue(options.retain)
         self.ready = False
         self._make, self._about = make, about
-        self._snapshots = SnapshotKeeper(node, options.snapshot_entries, options.retry)
+        self._snapshots = SnapshotKeeper(node, options.snapshot_entries, options.snapshot_retry)
         self._now = 0.0
         self._actions: list[m.Action] = []
         self._refs = 0
@@ -329,7 +330,7 @@ class ReplicationCore:
             if entry.needs > self.options.version:
                 reason = f"the log has operations of version {entry.needs}: upgrade bloomery"
                 self._actions.append(m.Stop(reason))
-            if entry.kind in (Kind.WRITE, Kind.DECIDE):
+            elif entry.kind in (Kind.WRITE, Kind.DECIDE):
                 outcome = self.replica.apply(entry.payload, position.ms)
             elif entry.kind is Kind.CLOCK:
                 self.replica.pass_time(position.ms)

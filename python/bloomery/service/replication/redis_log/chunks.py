@@ -10,7 +10,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from bloomery import errors
@@ -47,20 +47,31 @@ def write_chunks(
     keys = Keys(prefix)
     number, size, checksum = 0, 0, 0
     with _client(url, keys, timeout) as client, _connection(client, keys) as connection:
-        for data in _chunks(parts):
-            if number == MOST_CHUNKS:
-                raise errors.StoreRefused("a snapshot has too many bytes for the log in Redis")
-            head = CHUNK_HEAD.pack(chunk_checksum(id, number, data))
-            # Not packed by redis-py, which copies: half of the processor time went there.
-            name, length = keys.part(id, number), len(head) + len(data)
-            command = (len(name), name, len(b"%d" % ttl), ttl, length, head)
-            before = b"*4\r\n$5\r\nSETEX\r\n$%d\r\n%s\r\n$%d\r\n%d\r\n$%d\r\n%s" % command
-            connection.send_packed_command([before, data, b"\r\n"], check_health=False)
-            connection.read_response()
-            number, size = number + 1, size + len(data)
-            checksum = zlib.crc32(head, checksum)
-        client.set(keys.description(id), Description(number, size, checksum).to_bytes(), ex=ttl)
+        try:
+            for data in _chunks(parts):
+                if number == MOST_CHUNKS:
+                    raise errors.StoreRefused("a snapshot has too many bytes for the log in Redis")
+                head = CHUNK_HEAD.pack(chunk_checksum(id, number, data))
+                # Not packed by redis-py, which copies: half of the processor time went there.
+                name, length = keys.part(id, number), len(head) + len(data)
+                command = (len(name), name, len(b"%d" % ttl), ttl, length, head)
+                before = b"*4\r\n$5\r\nSETEX\r\n$%d\r\n%s\r\n$%d\r\n%d\r\n$%d\r\n%s" % command
+                connection.send_packed_command([before, data, b"\r\n"], check_health=False)
+                connection.read_response()
+                number, size = number + 1, size + len(data)
+                checksum = zlib.crc32(head, checksum)
+            client.set(keys.description(id), Description(number, size, checksum).to_bytes(), ex=ttl)
+        except BaseException:
+            # A Redis that is full would keep what nobody reads for an hour.
+            _drop(client, [keys.part(id, one) for one in range(number + 1)])
+            raise
     return size
+
+
+def _drop(client: Any, names: list[bytes]) -> None:
+    with suppress(Exception):  # then they go by themselves
+        for name in names:
+            client.unlink(name)
 
 
 def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> Iterator[memoryview]:

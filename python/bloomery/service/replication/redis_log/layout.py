@@ -13,7 +13,9 @@ from bloomery.service.replication.core.messages import Manifest, Snapshot
 
 MOST_ENTRY = 32 << 20  # bytes of one entry
 MOST_MANIFEST = 2 * MOST_ENTRY + 4096
-CHUNK = 4 << 20  # bytes of a snapshot in one key
+# Bytes of a snapshot in one key: with its head it fits into 4 MiB, which the next size of Redis's
+# allocator is a quarter more than.
+CHUNK = (4 << 20) - 1024
 MOST_CHUNKS = 1 << 20
 
 # Scripts read the bytes 8 to 72 of a manifest (its first id begins at 9) and 8 to 12 of a

@@ -35,11 +35,13 @@ class _Exchange(asyncio.Protocol):
 
     def __init__(self, writer: asyncio.StreamWriter, reader: Any) -> None:
         self._reader = reader
+        self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Question] = deque()
         self._writer = writer  # closes the transport when it is collected
         self._transport: Any = writer.transport
         self.ended = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.heard = 0.0  # when something came, by the loop's clock
         self._transport.set_protocol(self)
 
     def ask(self, data: bytes, question: _Question) -> None:
@@ -51,6 +53,7 @@ class _Exchange(asyncio.Protocol):
         """Called by the event loop."""
         import hiredis
 
+        self.heard = self._loop.time()
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
@@ -68,6 +71,17 @@ class _Exchange(asyncio.Protocol):
         self.end("the connection ended")
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def overdue(self, question: _Question, seconds: float) -> None:
+        """End it, unless the answer is coming: a long one by a slow network takes its time, and
+        would not be shorter the next time."""
+        if question.answered.done():
+            return
+        left = self.heard + seconds - self._loop.time()
+        if left > 0:
+            self._loop.call_later(left, self.overdue, question, seconds)
+        else:
+            self.end(f"no answer within {seconds:g} s")
 
     def end(self, why: str) -> None:
         """Close it; all who wait are told why."""
@@ -107,7 +121,7 @@ class Link:
         data = [self._pack(command) for command in commands]
         exchange.ask(data[0] if len(data) == 1 else b"".join(data), question)
         seconds = self._timeout + longer
-        timer = loop.call_later(seconds, exchange.end, f"no answer within {seconds:g} s")
+        timer = loop.call_later(seconds, exchange.overdue, question, seconds)
         try:
             return await question.answered
         except asyncio.CancelledError:

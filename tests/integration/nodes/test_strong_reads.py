@@ -1,4 +1,4 @@
-"""What any node has acknowledged is known at once to who asks the store, through any other."""
+"""What any node has acknowledged is known at once to strong reads, through any other."""
 
 import httpx
 
@@ -8,7 +8,7 @@ from integration.nodes.load import load, reserve
 from integration.servers import RedisServer
 
 
-def test_shared_reads_know_every_acknowledged_write(
+def test_strong_reads_know_every_acknowledged_write(
     start_fleet: StartFleet, redis_server: RedisServer
 ) -> None:
     """Writes at random nodes, each asked for at once at another: never a no. Nor where the nodes
@@ -23,20 +23,20 @@ def test_shared_reads_know_every_acknowledged_write(
     assert not checker.failures
 
     with httpx.Client() as http, fleet.client(0) as writer:
-        urls = [f"{node.url}/filters/seen/contains?consistency=shared" for node in fleet.nodes[1:]]
+        urls = [f"{node.url}/filters/seen/contains?consistency=strong" for node in fleet.nodes[1:]]
         for number in range(100):
             writer.execute_command("BF.ADD", "seen", f"http-{number}")
             answer = http.post(urls[number % 2], json={"key": f"http-{number}"})
             assert answer.json() == {"maybe": True}, number
-            assert answer.headers["bloomery-consistency"] == "shared"
+            assert answer.headers["bloomery-consistency"] == "strong"
 
 
-def test_shared_reads_of_filters_that_come_and_go(
+def test_strong_reads_of_filters_that_come_and_go(
     start_fleet: StartFleet, redis_server: RedisServer
 ) -> None:
     """Filters made, filled and dropped at one node: another knows the keys at once, where
-    `store-consistency` is shared, although the stream may not have told it of the filter."""
-    fleet = start_fleet(redis_server.url, nodes=2, store_consistency="shared")
+    `store-consistency` is strong, although it may not have heard of the filter yet."""
+    fleet = start_fleet(redis_server.url, nodes=2, store_consistency="strong")
     with fleet.client(0) as one, fleet.client(1) as other:
         for number in range(60):
             name = f"f{number % 3}"
