@@ -15,7 +15,7 @@ impl<const RING: bool> Table<RING> {
     #[inline(always)]
     pub(super) fn weight(&self, value: u64) -> f64 {
         if RING {
-            return 2.0 / (self.geometry.buckets as f64 * self.tag_mask as f64);
+            return self.fresh_weight;
         }
         let known = self.geometry.tag_bits + self.level + self.kept(value);
         f64::from_bits(u64::from(1024 - known) << 52) // the power of two, by its exponent's bits
@@ -27,7 +27,7 @@ impl<const RING: bool> Table<RING> {
     pub fn insert(&mut self, h: u64, mark: u64) -> bool {
         let Places { buckets, entries } = self.places(h);
         let mark = mark << self.mark_shift();
-        self.place(buckets, [entries[0] | mark, entries[1] | mark])
+        self.place(buckets, [entries[0] | mark, entries[1] | mark], self.fresh_weight)
     }
 
     /// Adds an entry for a key that is definitely new, where that takes no more than a look at its
@@ -55,14 +55,14 @@ impl<const RING: bool> Table<RING> {
         let at = bit + u64::from(top + 1 - self.slot_bits);
         self.write(at, self.slot_mask, entries[0]);
         self.entries += 1;
-        self.rate += self.weight(entries[0]);
+        self.rate += self.fresh_weight;
         true
     }
 
     /// Puts an entry into one of two buckets, as it looks in either: into the emptier one, so that
-    /// few searches are needed later.
+    /// few searches are needed later. It adds so much to the error rate.
     #[inline(always)]
-    pub(super) fn place(&mut self, buckets: [u64; 2], entries: [u64; 2]) -> bool {
+    pub(super) fn place(&mut self, buckets: [u64; 2], entries: [u64; 2], weight: f64) -> bool {
         let found = match (self.free(buckets[0]), self.free(buckets[1])) {
             (Some(a), Some(b)) => {
                 let (taken, there) =
@@ -76,7 +76,7 @@ impl<const RING: bool> Table<RING> {
         let Some((which, spot)) = found else { return false };
         self.put(spot, entries[which]);
         self.entries += 1;
-        self.rate += self.weight(entries[which]);
+        self.rate += weight;
         true
     }
 

@@ -82,6 +82,22 @@ impl Geometry {
         Ok(())
     }
 
+    /// The size after this one, of a table that grows; its slots are to be planned.
+    pub(super) fn next(self) -> Geometry {
+        match self.pair {
+            MOST_PAIR => Geometry { buckets: self.buckets * 2, pair: LEAST_PAIR, ..self },
+            pair => Geometry { pair: pair + 1, ..self },
+        }
+    }
+
+    /// The share of all keys that a new entry lets through.
+    pub(super) fn fresh_weight(&self) -> f64 {
+        if self.ring {
+            return 2.0 / (self.buckets as f64 * low(self.tag_bits) as f64);
+        }
+        2f64.powi(1 - self.buckets.ilog2() as i32 - self.kept())
+    }
+
     /// The most bits of a stream that a slot has room for, beside tag and mark.
     pub(super) fn most_stream_bits(&self) -> u32 {
         MOST_STREAM_BITS.min(MAX_SLOT_BITS - 1 - self.tag_bits - self.mark_bits)

@@ -36,6 +36,7 @@ pub use geometry::{
 };
 pub use growth::{GROWTH, LARGE, MOST_GROWTH, colliding};
 
+use self::search::Node;
 use self::slots::Lanes;
 use crate::bits::Bits;
 use crate::kind::Refusal;
@@ -50,7 +51,11 @@ pub struct Table<const RING: bool> {
     rate: f64,
     /// Is growing left to somebody who has the time, where it takes long?
     defer: bool,
+    /// What the last search for room looked at, for the next one's use of the memory.
+    nodes: Vec<Node>,
     // Made of the geometry, for speed.
+    /// What a new entry adds to the error rate.
+    fresh_weight: f64,
     slot_bits: u32,
     slot_mask: u64,
     tag_shift: u32,
@@ -108,6 +113,8 @@ impl<const RING: bool> Table<RING> {
             entries,
             rate,
             defer: false,
+            nodes: Vec::new(),
+            fresh_weight: geometry.fresh_weight(),
             slot_bits: width,
             slot_mask: low(width),
             tag_shift,
