@@ -2,11 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::geometry::{MOST_ENTRIES, stream_bits};
-use super::{
-    Geometry, MAX_LOAD, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS,
-    Table, low,
-};
+use super::geometry::stream_bits;
+use super::{Geometry, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS, Table, low};
 use crate::bits::Bits;
 use crate::kind::Refusal;
 
@@ -91,12 +88,13 @@ impl Table<false> {
     /// Is it time to grow before the next entry?
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.entries as f64 >= MAX_LOAD * self.geometry.slots() as f64
+        self.entries >= self.most_entries
     }
 
     /// Entries that it takes before it is time.
+    #[inline(always)]
     pub fn room(&self) -> u64 {
-        ((MAX_LOAD * self.geometry.slots() as f64) as u64).saturating_sub(self.entries)
+        self.most_entries.saturating_sub(self.entries)
     }
 
     /// Grows ahead, if there is no room for so many entries.
@@ -270,7 +268,6 @@ impl Table<false> {
                 |bits: usize| 2f64.powi(1 - named - (bits as i32).min((most + deeper) as i32));
             kept.0.iter().enumerate().map(|(bits, count)| *count as f64 * weight(bits)).sum::<f64>()
         };
-        let to_come = (MOST_ENTRIES / self.entries.max(1) as f64).log2().max(3.0);
-        stream_bits(next, to_come, |most| limit - rate_with(most))
+        stream_bits(next, |most| limit - rate_with(most))
     }
 }
