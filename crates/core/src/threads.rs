@@ -344,7 +344,10 @@ mod tests {
             for threads in [2, 3, 7] {
                 let ([several, silent], mut answers) = ([bits(), bits()], vec![9; rows]);
                 add_threads(&several, &shape, false, threads, &hash, rows, Some(&mut answers));
-                assert!(answers == expected, "{threads} threads, {rows} rows");
+                // Where threads share lines, which of two keys came first is chance.
+                let owned = lines_per_key == 1 && num_bits > 7 * one_line;
+                assert!(!owned || answers == expected, "{threads} threads, {rows} rows");
+                assert!(answers.iter().all(|new| *new <= 1));
                 add_threads(&silent, &shape, false, threads, &hash, rows, None);
                 for other in [several, silent] {
                     assert!(one.is_subset_of(&other) && other.is_subset_of(&one));
