@@ -128,6 +128,11 @@ unsafe fn compact_ascii<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
 #[cold]
 #[inline(never)]
 fn hash_any(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
+    if let Ok(text) = key.cast_exact::<PyString>()
+        && let Some(hash) = hash_short(text, hasher)
+    {
+        return Ok(hash);
+    }
     let key = key.to_owned(); // Python code may run below, and drop what was only borrowed
     let mut bytes = BYTES.take();
     bytes.clear();
@@ -144,6 +149,41 @@ thread_local! {
     static BYTES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 const MOST_KEPT: usize = 1 << 12;
+
+/// The most characters of a str that is encoded on the stack, and the bytes that they take at most.
+const SHORT: usize = 64;
+const SHORT_BYTES: usize = 4 * SHORT;
+
+/// The hash of a short str; None if it is longer, or not text.
+#[inline(always)]
+fn hash_short(text: Borrowed<'_, '_, PyString>, hasher: &KeyHasher) -> Option<u64> {
+    let mut bytes = [0; SHORT_BYTES];
+    // SAFETY: the data is read at once, while the str is alive and nothing else runs.
+    let len = match unsafe { text.data() }.ok()? {
+        PyStringData::Ucs1(units) if units.len() <= SHORT => short(units, &mut bytes),
+        PyStringData::Ucs2(units) if units.len() <= SHORT => short(units, &mut bytes),
+        PyStringData::Ucs4(units) if units.len() <= SHORT => short(units, &mut bytes),
+        _ => None,
+    }?;
+    Some(hasher.hash_bytes(&bytes[..len]))
+}
+
+/// Code points to UTF-8, and how many bytes it takes; None if one of them is not a character.
+#[inline(always)]
+fn short<U: Copy + Into<u32>>(units: &[U], bytes: &mut [u8; SHORT_BYTES]) -> Option<usize> {
+    let mut at = 0;
+    for unit in units {
+        let point: u32 = (*unit).into();
+        if point < 0x80 {
+            bytes[at % SHORT_BYTES] = point as u8;
+            at += 1;
+        } else {
+            let c = char::from_u32(point)?;
+            at += c.encode_utf8(bytes.get_mut(at..at + 4)?).len();
+        }
+    }
+    Some(at)
+}
 
 /// A key's domain and canonical bytes: equal for two keys exactly if every filter takes them for one.
 #[pyfunction]
@@ -265,10 +305,7 @@ unsafe fn uint128(object: *mut ffi::PyObject) -> Option<u128> {
 fn encode_str(text: &Bound<'_, PyString>, out: &mut Vec<u8>) -> PyResult<()> {
     // SAFETY: the data is read at once, while the str is alive and nothing else runs.
     match unsafe { text.data() }? {
-        PyStringData::Ucs1(units) => {
-            latin1(units, out);
-            Ok(())
-        }
+        PyStringData::Ucs1(units) => utf8(units.iter().map(|u| u32::from(*u)), out),
         PyStringData::Ucs2(units) => utf8(units.iter().map(|u| u32::from(*u)), out),
         PyStringData::Ucs4(units) => utf8(units.iter().copied(), out),
     }
@@ -279,25 +316,6 @@ fn encode_str(text: &Bound<'_, PyString>, out: &mut Vec<u8>) -> PyResult<()> {
         );
         error(text.py(), "InvalidKey", message)
     })
-}
-
-/// Code points up to 255 to UTF-8: a byte or two each, without a branch.
-fn latin1(units: &[u8], out: &mut Vec<u8>) {
-    let start = out.len();
-    out.resize(start + 2 * units.len(), 0);
-    let mut at = start;
-    for unit in units {
-        let wide = usize::from(unit >> 7);
-        // The second byte is written over by the next character if there is just one.
-        let first = if wide == 1 { 0xC0 | unit >> 6 } else { *unit };
-        if let Some(place) = out.get_mut(at..at + 2) {
-            place.copy_from_slice(&[first, 0x80 | unit & 0x3F]);
-        } else if let Some(last) = out.get_mut(at) {
-            *last = first;
-        }
-        at += 1 + wide;
-    }
-    out.truncate(at);
 }
 
 /// Code points to UTF-8; the index of the first that is not a character, if there is one.
