@@ -15,8 +15,10 @@ pub struct Lanes {
     start: *const u8,
     /// Where the last 16 bytes begin.
     last: u64,
-    /// Bits from the first slot to the fifth.
+    /// Bits of four slots.
     four: u64,
+    /// Are eight slots within the 16 bytes from the first one's on, wherever in a byte it begins?
+    short: bool,
     /// The first bits of four slots, twice.
     bits: __m256i,
     compared: __m256i,
@@ -25,11 +27,17 @@ pub struct Lanes {
 }
 
 impl<const RING: bool> Table<RING> {
-    /// Are a table's buckets looked at in this way, on this processor?
+    /// Can a table's buckets be looked at in this way, on this processor?
     #[inline(always)]
     pub(super) fn is_wide(&self) -> bool {
         // The four slots of a ring, if they fit into one word, are as fast in that.
         has_avx2() && self.slot_bits <= MOST_SLOT_BITS && !(RING && self.slot_bits <= 14)
+    }
+
+    /// And is that faster, for who only asks, than a word or two?
+    #[inline(always)]
+    pub(super) fn asks_wide(&self) -> bool {
+        self.is_wide() && self.slot_bits > 14
     }
 }
 
@@ -48,6 +56,7 @@ impl Lanes {
                 start: table.bits.as_ptr(),
                 last: table.bits.nbytes() as u64 - 16,
                 four: u64::from(4 * table.slot_bits),
+                short: 8 * table.slot_bits + 7 <= 128,
                 bits: _mm256_mullo_epi32(steps, _mm256_set1_epi32(width)),
                 compared: _mm256_set1_epi32(compared),
                 fields: _mm256_set1_epi32(table.field_mask as i32),
@@ -62,9 +71,11 @@ impl Lanes {
     /// AVX2; a slot of the table begins at this bit.
     #[inline(always)]
     pub unsafe fn slots(&self, bit: u64) -> __m256i {
-        // Not past the end: the slots are then found further on in these bytes.
+        // No byte behind the eighth slot's, which may be in a line that nobody asked for; and none
+        // past the end: slots are then found further on in these bytes.
         let low = (bit / 8).min(self.last);
-        let high = ((bit + self.four) / 8).min(self.last);
+        let end = (bit + 2 * self.four).div_ceil(8);
+        let high = if self.short { low } else { (end - 16).min(self.last) };
         let (low_bit, high_bit) = ((bit - 8 * low) as i32, (bit + self.four - 8 * high) as i32);
         // SAFETY: 16 bytes from `last` on are the table's; of slots behind the end, lanes hold any.
         unsafe {
