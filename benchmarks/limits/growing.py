@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import bloomery
@@ -10,6 +11,7 @@ from benchmarks.keys import ABSENT, int64s
 from benchmarks.limits.rows import Work, best, ready, row
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import count_true, progress
+from benchmarks.touch import Int64s
 
 RATE = 0.01
 FIRST = 1_000
@@ -29,17 +31,20 @@ def _grown() -> Any:
     return bloomery.ScalableBloomFilter(FIRST, RATE)
 
 
+def _adding(make: Make, keys: Int64s) -> Callable[[], object]:
+    return partial(make().add_many, keys)
+
+
 def _adds(settings: Settings) -> Iterator[Record]:
     for count in map(settings.size, (1_000_000, 4_000_000, 10_000_000)):
         keys = int64s(0, count)
         makes: dict[str, Make] = {
-            "plain": lambda n=count: bloomery.BloomFilter(n, RATE),
-            "cuckoo": lambda n=count: bloomery.CuckooFilter(n, RATE),
+            "plain": partial(bloomery.BloomFilter, count, RATE),
+            "cuckoo": partial(bloomery.CuckooFilter, count, RATE),
             "scalable": _grown,
         }
         works: dict[str, Work] = {
-            name: lambda make=make, keys=keys: lambda f=make(): f.add_many(keys)
-            for name, make in makes.items()
+            name: partial(_adding, make, keys) for name, make in makes.items()
         }
         seconds = best(settings, f"adding {count:,} keys", works)
         for kind, must, aim in (("cuckoo", 4, 2.5), ("scalable", 12, 6)):
@@ -58,6 +63,7 @@ def _adds(settings: Settings) -> Iterator[Record]:
 def _questions(settings: Settings) -> Iterator[Record]:
     """Out of cache, and for the static filter in cache too."""
     large, small = settings.size(10_000_000), settings.size(100_000)
+    filters: dict[str, Any]
     for count in (large, small):
         keys, absent = int64s(0, count), int64s(ABSENT, count)
         filters = {
@@ -69,10 +75,7 @@ def _questions(settings: Settings) -> Iterator[Record]:
             f.update(keys)
         filters["static"] = bloomery.StaticFilter.build(keys, RATE)
         for name, asked in (("hit", keys), ("miss", absent)):
-            works = {
-                kind: ready(lambda f=f, asked=asked: f.contains_many(asked))
-                for kind, f in filters.items()
-            }
+            works = {kind: ready(partial(f.contains_many, asked)) for kind, f in filters.items()}
             seconds = best(settings, f"asking {count:,} keys, {name}", works)
             limits = {"cuckoo": (3, 2), "scalable": (3, 2)} if count == large else {}
             for kind, (must, aim) in {**limits, "static": (1.0, None)}.items():
@@ -94,7 +97,7 @@ def _bits(settings: Settings) -> Iterator[Record]:
         cuckoo.nbytes * 8 / count,
         9.9,
         None,
-        f"BloomFilter {bloomery.BloomFilter(count, RATE).nbytes * 8 / count:.2f}; said so on its page",
+        f"BloomFilter {bloomery.BloomFilter(count, RATE).nbytes * 8 / count:.2f}",
         unit=" bits",
     )
     grown, done = _grown(), 0

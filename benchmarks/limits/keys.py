@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 import bloomery
 from benchmarks.keys import int64s
-from benchmarks.limits.rows import best, ready, row
+from benchmarks.limits.rows import Work, best, ready, row
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import time_add, time_in
 
@@ -50,9 +51,7 @@ def _single(settings: Settings) -> Iterator[Record]:
     }
     for name, loop in loops.items():
         lists = {"ASCII": names, **{kind: keys for kind, (keys, _, _) in kinds.items()}}
-        works = {
-            kind: ready(lambda keys=keys, loop=loop: loop(keys)) for kind, keys in lists.items()
-        }
+        works = {kind: ready(partial(loop, keys)) for kind, keys in lists.items()}
         seconds = best(settings, f"{name} of rarer keys", works)
         for kind, (_, must, aim) in kinds.items():
             yield row(
@@ -78,8 +77,7 @@ def _nulls(settings: Settings) -> Iterator[Record]:
             filter_ = bloomery.BloomFilter(count, RATE)
             call = getattr(filter_, method)
             works = {
-                name: ready(lambda call=call, column=column: call(column, nulls="skip"))
-                for name, column in columns.items()
+                name: ready(partial(call, column, nulls="skip")) for name, column in columns.items()
             }
             seconds = best(settings, f"{method} of {kind} columns", works)
             yield row(
@@ -89,6 +87,15 @@ def _nulls(settings: Settings) -> Iterator[Record]:
                 1.2,
                 " and ".join(f"{seconds[x] / count * 1e9:.1f}" for x in ("nulls", "whole")) + " ns",
             )
+
+
+def _often(call: Callable[..., object], *arguments: Any) -> None:
+    for _ in range(REPEATS):
+        call(*arguments)
+
+
+def _method(make: Callable[[], Any], name: str, keys: list[Any]) -> Callable[[], object]:
+    return partial(getattr(make(), name), keys)
 
 
 def _flip() -> int:
@@ -128,8 +135,8 @@ def _arrays(settings: Settings) -> Iterator[Record]:
         for method, name in (("add_many", "loop_add"), ("contains_many", "loop_contains")):
             ours, theirs = getattr(filter_, method), getattr(loaded, name)
             works = {
-                "ours": ready(lambda ours=ours: [ours(keys) for _ in range(REPEATS)]),
-                "C": ready(lambda theirs=theirs: [theirs(*arguments) for _ in range(REPEATS)]),
+                "ours": ready(partial(_often, ours, keys)),
+                "C": ready(partial(_often, theirs, *arguments)),
             }
             seconds = best(settings, f"{method} beside a C loop", works)
             each = {who: value / REPEATS / count * 1e9 for who, value in seconds.items()}
@@ -155,22 +162,20 @@ def _counting(settings: Settings) -> Iterator[Record]:
         ours = bloomery.CountingBloomFilter(count, RATE)
         getattr(theirs, f"add_{kind}_batch")(some)
         ours.update(some)
-        calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        fresh = partial(bloomery.CountingBloomFilter, count, RATE)
+        empty = builder.build_counting_bloom_filter
+        calls: dict[str, tuple[Work, Work]] = {
             "update": (
-                lambda some=some: bloomery.CountingBloomFilter(count, RATE).update(some),
-                lambda some=some, kind=kind: getattr(
-                    builder.build_counting_bloom_filter(), f"add_{kind}_batch"
-                )(some),
+                partial(_method, fresh, "update", some),
+                partial(_method, empty, f"add_{kind}_batch", some),
             ),
             "contains_many": (
-                lambda ours=ours, some=some: ours.contains_many(some),
-                lambda theirs=theirs, some=some, kind=kind: getattr(
-                    theirs, f"contains_{kind}_batch"
-                )(some),
+                ready(partial(ours.contains_many, some)),
+                ready(partial(getattr(theirs, f"contains_{kind}_batch"), some)),
             ),
         }
         for name, (mine, other) in calls.items():
-            works = {"ours": ready(mine), "theirs": ready(other)}
+            works = {"ours": mine, "theirs": other}
             seconds = best(settings, f"counting, {name} of a list of {kind}", works)
             yield row(
                 f"counting, {name} of a list of {kind}, to fastbloom-rs",

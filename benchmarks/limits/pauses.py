@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import bloomery
@@ -45,9 +46,7 @@ def run(settings: Settings) -> Iterator[Record]:
     }
     for name, work in ways.items():
         progress.step(f"limits: pauses, {name}")
-        longest, worked = _longest(
-            lambda work=work: work(bloomery.ScalableBloomFilter(FIRST, 0.01))
-        )
+        longest, worked = _longest(partial(work, bloomery.ScalableBloomFilter(FIRST, 0.01)))
         held.clear()
         yield row(
             f"longest pause of another thread, {count:,} keys {name}",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import bloomery
 from benchmarks.keys import int64s
 from benchmarks.limits.rows import Work, best, row
 from benchmarks.settings import Record, Settings
+from benchmarks.touch import Int64s
 
 RATE = 0.01
 
@@ -16,9 +18,7 @@ def run(settings: Settings) -> Iterator[Record]:
     count = settings.size(10_000_000)
     keys = int64s(0, count)
     works: dict[str, Work] = {
-        f"{method} {threads}": lambda method=method, threads=threads: (
-            lambda f=bloomery.BloomFilter(count, RATE): getattr(f, method)(keys, threads=threads)
-        )
+        f"{method} {threads}": partial(_ready, method, keys, threads)
         for method in ("add_many", "update")
         for threads in (1, 2)
     }
@@ -34,3 +34,8 @@ def run(settings: Settings) -> Iterator[Record]:
             unit="x faster",
             better="more",
         )
+
+
+def _ready(method: str, keys: Int64s, threads: int) -> Callable[[], object]:
+    filter_ = bloomery.BloomFilter(len(keys), RATE)
+    return partial(getattr(filter_, method), keys, threads=threads)
