@@ -1,8 +1,8 @@
-"""`python -m benchmarks [--all] [--quick] [--only NAME…]`: tables, and a results file for each part.
+"""`python -m benchmarks [--all] [--quick] [--only NAME…]`: tables, and a results file a part.
 
 A results file, `benchmarks/results/NAME.json`, is what scripts/figures.py makes the published
-tables from. That of a quick run goes to a folder that git ignores, and so does one of a machine that
-was too busy: its figures do not count. A whole run also leaves `report.txt`, all that it printed.
+tables from. That of a quick run goes to a folder that git ignores, and so does one of a machine
+that was too busy: its figures do not count. A whole run also leaves `report.txt`: all it printed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`limits`: how near the others of the family, the worst moment and rarer keys are to what the plain
-filter, a C loop or a plain key take. Every figure is a ratio in one run."""
+"""`limits`: how near the others of the family, the worst moment and rarer keys are to what the
+plain filter, a C loop or a plain key take. Every figure is a ratio in one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scalable and the cuckoo filter beside the plain one: time to add and to ask, and bits a key."""
+"""The scalable and the cuckoo filter beside the plain one: time to add and to ask, bits a key."""
 
 from __future__ import annotations
 
