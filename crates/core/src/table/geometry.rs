@@ -22,10 +22,10 @@ pub const MAX_LOAD: f64 = 0.955;
 const RATE_PER_DOUBLING: f64 = 2.0 * MAX_LOAD * MOST_PAIR as f64 / 4.0;
 /// Which share of what is left of the error rate the entries up to the next doubling may take, by how
 /// many entries there will be then. Small tables have wide slots, which cost little memory and leave
-/// the error rate to the large ones: at 1% 17 bits up to a quarter of a million entries, 15 up to 8 M,
+/// the error rate to the large ones: at 1% 17 bits up to half a million entries, 15 up to 8 M,
 /// 13 to 14 from there to 128 M, and one more for every four times as many.
 const SHARES: [(u64, f64); 4] =
-    [(1 << 12, 1.0 / 32.0), (1 << 18, 1.0 / 64.0), (1 << 23, 1.0 / 12.0), (u64::MAX, 0.4)];
+    [(1 << 11, 1.0 / 32.0), (1 << 19, 1.0 / 64.0), (1 << 23, 1.0 / 12.0), (u64::MAX, 0.4)];
 /// And of a new table, which may stay as large as it was made.
 const FIRST_SHARES: [(u64, f64); 2] = [(1 << 17, 1.0 / 32.0), (u64::MAX, 0.4)];
 /// Shorter tags lead to too few buckets to fill a ring: with 7 bits 4 M slots were refused a key at
