@@ -1,7 +1,8 @@
-"""`python -m benchmarks [--quick] [--only NAME…]`: the tables, and a results file for each part.
+"""`python -m benchmarks [--all] [--quick] [--only NAME…]`: tables, and a results file a part.
 
 A results file, `benchmarks/results/NAME.json`, is what scripts/figures.py makes the published
-tables from. That of a quick run goes to a folder that git ignores.
+tables from. That of a quick run goes to a folder that git ignores, and so does one of a machine
+that was too busy: its figures do not count. A whole run also leaves `report.txt`: all it printed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ PARTS = {
     "large": "100 M keys beside a plain C loop",
     "threads": "two threads",
     "billion": "10^9 keys, and as many URLs",
+    "limits": "the family, the worst moment and rarer keys, to the plain filter and a C loop",
     "dedup": "the command beside awk",
     "shell": "lines of JSON by a field, and what two files have not in common",
     "compare": "what else people use, for ten million URLs",
@@ -54,6 +56,10 @@ PARTS = {
 }
 
 
+USUAL = ("library", "memory", "threads", "limits")
+"""What `make bench` runs: a quarter of an hour. `--all` takes over an hour."""
+
+
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="minutes, and smaller sizes")
@@ -64,6 +70,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         metavar="NAME",
         help="some parts alone: " + ", ".join(PARTS),
     )
+    parser.add_argument("--all", action="store_true", help="every part, for over an hour")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="where results files go")
     parser.add_argument(
         "--scale",
@@ -97,26 +104,30 @@ def main(argv: list[str]) -> int:
     whole = not settings.quick and settings.scale == 1
     folder = options.results or (RESULTS if whole else RESULTS / "quick")
     machine = describe()
-    print(report.machine_lines(machine))
+    told = [report.machine_lines(machine)]
+    print(told[-1])
     judged: list[Line] = []
     failed: list[str] = []
+    disturbed: list[str] = []
     began = time.monotonic()
-    for name in options.only or PARTS:
+    for name in options.only or (PARTS if options.all else USUAL):
         busy = others_at_work() if whole else 0.0  # nobody publishes a quick run
         started = datetime.now(timezone.utc)
         records, text = run_part(name, settings)
         seconds = round((datetime.now(timezone.utc) - started).total_seconds())
         busy = max(busy, others_at_work(10)) if whole else 0.0
         if busy > BUSY:
-            text = f"NOTE: {busy:g} cores were at work for others; times mean little\n{text}"
-        print(report.heading(f"{name}: {PARTS[name]}") + f"\n{text}", flush=True)
+            disturbed.append(name)
+            text = f"NOT PUBLISHED: {busy:g} cores were at work for others\n{text}"
+        told.append(report.heading(f"{name}: {PARTS[name]}") + f"\n{text}")
+        print(told[-1], flush=True)
         if not records or any("failure" in record for record in records):
             failed.append(name)
             continue
         lines = [x for x in verdict.judge({name: records}, settings) if x.measured != "-"]
         judged += lines
         report.write_json(
-            folder / f"{name}.json",
+            (folder if busy <= BUSY else folder / "busy") / f"{name}.json",
             {
                 "part": name,
                 "started": f"{started:%Y-%m-%d %H:%M} UTC",
@@ -130,11 +141,20 @@ def main(argv: list[str]) -> int:
                 "text": text.splitlines(),
             },
         )
-    print(report.heading("verdict") + "\n" + verdict.render(judged, settings))
-    print(f"\n{time.monotonic() - began:.0f} s in all; results: {folder}")
+    told.append(report.heading("verdict") + "\n" + verdict.render(judged, settings))
+    told.append(f"\n{time.monotonic() - began:.0f} s in all; results: {folder}")
+    print("\n".join(told[-2:]))
+    if disturbed:
+        print(
+            "the machine was too busy, so these figures are not published, and went to "
+            f"{folder / 'busy'}: {', '.join(disturbed)}",
+            file=sys.stderr,
+        )
+    elif not options.only and not failed:
+        (folder / "report.txt").write_text("\n".join(told) + "\n", "utf-8")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failed or disturbed else 0
 
 
 if __name__ == "__main__":

@@ -85,10 +85,11 @@ def test_a_growing_filter_keeps_the_rate(times: int, error_rate: float, growth: 
 
 @pytest.mark.slow
 def test_a_growing_filter_stays_small() -> None:
-    """Grown from 1,000 keys to a million at 1%, a key takes 14 bits at most."""
-    filter, count = ScalableBloomFilter(1000, 0.01), 10**6
-    filter.update(np.arange(count))
-    assert 8 * filter.nbytes / count <= 14
+    """Grown from 1,000 keys at 1%, a key takes 16 bits at a million and 14 at ten at most."""
+    filter = ScalableBloomFilter(1000, 0.01)
+    for count, bits in ((10**6, 16), (10**7, 14)):
+        filter.update(np.arange(count))
+        assert 8 * filter.nbytes / count <= bits
     assert wrong(filter, PROBES) / PROBES <= 0.01
 
 

@@ -51,6 +51,14 @@ def test_library_is_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_limits_are_measured_and_judged(tmp_path: Path) -> None:
+    """Every limit of the library is measured at the least size, and has its line."""
+    require("pyarrow"), require("fastbloom_rs")
+    found = run(tmp_path, "limits")
+    assert len(found["how_good"]) == len(found["records"]) > 30
+
+
+@pytest.mark.slow
 def test_hashing_runs(tmp_path: Path) -> None:
     """Every hash is timed by length and by k, and inserts at a pace."""
     records = run(tmp_path, "hashing")["records"]

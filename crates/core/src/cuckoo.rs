@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal, Removal};
-use crate::table::{GROWTH, Geometry, RING_PAIR, Table};
+use crate::table::{Added, Adder, GROWTH, Geometry, Plan, RING_PAIR, Table, add_each};
 
 /// Copies of one key: its two buckets have eight slots, and one is left for others.
 pub const MOST_COPIES: u64 = 7;
@@ -126,6 +126,25 @@ impl Room for Cuckoo<false> {
     }
 }
 
+impl<const RING: bool> Adder<RING> for Cuckoo<RING>
+where
+    Cuckoo<RING>: Room,
+{
+    #[inline(always)]
+    fn table(&mut self) -> &mut Table<RING> {
+        &mut self.table
+    }
+
+    #[inline(always)]
+    fn add_planned(&mut self, h: u64, plan: &Plan) -> Result<bool, Refusal> {
+        if self.left() > 0 && self.table.add_planned(plan) == Added::New {
+            self.keys = self.keys.saturating_add(1);
+            return Ok(true);
+        }
+        self.add_with_care(h)
+    }
+}
+
 impl<const RING: bool> Kind for Cuckoo<RING>
 where
     Cuckoo<RING>: Room,
@@ -166,6 +185,17 @@ where
             return Ok(true);
         }
         self.add_with_care(h)
+    }
+
+    fn add_each(
+        &mut self,
+        hashes: &[u64],
+        answers: &mut [u8],
+    ) -> Option<(usize, Result<(), Refusal>)> {
+        if self.beside.is_some() {
+            return None;
+        }
+        Some(add_each(self, hashes, answers))
     }
 
     fn remove(&mut self, h: u64) -> Result<Removal, Refusal> {

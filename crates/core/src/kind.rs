@@ -66,6 +66,16 @@ pub trait Kind: Send + Sync + 'static {
     /// Adds the key; true if it is definitely new.
     fn add(&mut self, h: u64) -> Result<bool, Refusal>;
 
+    /// Adds keys in order, if the kind has a faster way than one after the other: how many it took,
+    /// and why no more. Of those there is an answer.
+    fn add_each(
+        &mut self,
+        _hashes: &[u64],
+        _answers: &mut [u8],
+    ) -> Option<(usize, Result<(), Refusal>)> {
+        None
+    }
+
     /// Keys that it takes before its memory has to grow, which goes through all of it.
     fn room(&self) -> u64 {
         u64::MAX

@@ -123,6 +123,18 @@ impl<K: Kind> AnyKind for K {
         blocks: &mut Hashes<'_>,
         out: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refusal> {
+        if self.add_each(&[], &mut []).is_some() {
+            let (mut hashes, mut answers) = ([0; BLOCK], [0; BLOCK]);
+            loop {
+                let Ok(have) = blocks(&mut hashes);
+                let (done, result) = add_block(self, &hashes[..have], &mut answers[..have]);
+                out(&answers[..done]);
+                result?;
+                if have < BLOCK {
+                    return Ok(());
+                }
+            }
+        }
         with_bmi(Blocks { op: Add(self), blocks, out })
     }
 
@@ -142,8 +154,36 @@ impl<K: Kind> AnyKind for K {
     }
 
     fn add_ints(&mut self, ints: Ints<'_>, answers: &mut [u8]) -> Result<(), Refusal> {
+        if self.add_each(&[], &mut []).is_some() {
+            let mut hashes = [0; BLOCK];
+            for (keys, answers) in ints.keys.chunks(BLOCK).zip(answers.chunks_mut(BLOCK)) {
+                for (h, key) in hashes.iter_mut().zip(keys) {
+                    *h = ints.hash(key);
+                }
+                add_block(self, &hashes[..keys.len()], answers).1?;
+            }
+            return Ok(());
+        }
         with_bmi(Rows { op: Add(self), ints, answers })
     }
+}
+
+/// Adds the keys of a block: how many it took, and why no more.
+fn add_block(
+    kind: &mut impl Kind,
+    hashes: &[u64],
+    answers: &mut [u8],
+) -> (usize, Result<(), Refusal>) {
+    if let Some(done) = kind.add_each(hashes, answers) {
+        return done;
+    }
+    for (i, (h, answer)) in hashes.iter().zip(answers).enumerate() {
+        match kind.add(*h) {
+            Ok(new) => *answer = u8::from(new),
+            Err(refusal) => return (i, Err(refusal)),
+        }
+    }
+    (hashes.len(), Ok(()))
 }
 
 /// A loop, as a type: to be compiled twice.

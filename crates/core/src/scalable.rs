@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal};
-use crate::table::{GROWTH, Geometry, MOST_GROWTH, Table, colliding};
+use crate::table::{Added, Adder, GROWTH, Geometry, MOST_GROWTH, Plan, Table, add_each, colliding};
 
 pub struct Scalable {
     table: Table<false>,
@@ -51,6 +51,28 @@ pub(crate) fn insert(
     Ok(())
 }
 
+impl Adder<false> for Scalable {
+    #[inline(always)]
+    fn table(&mut self) -> &mut Table<false> {
+        &mut self.table
+    }
+
+    #[inline(always)]
+    fn add_planned(&mut self, h: u64, plan: &Plan) -> Result<bool, Refusal> {
+        if self.table.is_full() {
+            return self.add(h);
+        }
+        match self.table.add_planned(plan) {
+            Added::New => {
+                self.keys = self.keys.saturating_add(1);
+                Ok(true)
+            }
+            Added::Found => Ok(false),
+            Added::NoSlot => self.add(h),
+        }
+    }
+}
+
 impl Kind for Scalable {
     fn room(&self) -> u64 {
         self.table.room()
@@ -85,6 +107,14 @@ impl Kind for Scalable {
         insert(&mut self.table, h, 0, self.growth, self.made.error_rate)?;
         self.keys = self.keys.saturating_add(1); // a header may have said anything
         Ok(true)
+    }
+
+    fn add_each(
+        &mut self,
+        hashes: &[u64],
+        answers: &mut [u8],
+    ) -> Option<(usize, Result<(), Refusal>)> {
+        Some(add_each(self, hashes, answers))
     }
 
     fn defer_growth(&mut self, defer: bool) {

@@ -1,8 +1,8 @@
 //! One batch on several threads: questions by rows, additions by hash.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::Builder;
 
 use crate::batch::{Add, BLOCK, One, ahead};
@@ -13,6 +13,8 @@ use crate::shape::Shape;
 /// Rows a thread takes at a time, and between two meetings of those that add: few enough that what
 /// they deal to each other, 16 bytes a row, stays in the cache.
 const STRIDE: usize = 1 << 16;
+/// More than anybody may ask for.
+pub const MOST_THREADS: usize = 64;
 
 /// Hashes the keys from a row on; called by several threads at once.
 pub type HashRows<'a> = dyn Fn(usize, &mut [u64]) + Sync + 'a;
@@ -35,23 +37,28 @@ pub fn share(threads: usize, answers: &mut [u8], work: &(dyn Fn(usize, &mut [u8]
     });
 }
 
-/// Adds keys `0..answers.len()` with up to so many threads.
+/// Adds keys `0..rows` with up to so many threads; `answers`, if they are wanted, has one for each.
 ///
-/// All hash a part of the rows; then each adds, of all rows, the keys whose hashes are its own. Equal
-/// keys meet in one thread, in order, so that a duplicate is new once; and with one line a key each
-/// thread owns a range of lines and needs no locked instruction.
+/// All hash a part of the rows, and deal each key to the thread that its hash belongs to. Equal keys
+/// meet in one thread, in order, so that a duplicate is new once; and with one line a key each thread
+/// owns a range of lines and needs no locked instruction.
 pub fn add_threads(
     bits: &Bits,
     shape: &Shape,
     atomic: bool,
     threads: usize,
     hash: &HashRows<'_>,
-    answers: &mut [u8],
+    rows: usize,
+    answers: Option<&mut [u8]>,
 ) {
+    debug_assert!(threads <= MOST_THREADS && answers.as_ref().is_none_or(|a| a.len() == rows));
     // SAFETY: u8 and AtomicU8 have the same size and alignment, and the slice is borrowed mutably
     // for as long as the atomics are in use.
-    let answers: &[AtomicU8] = unsafe { &*(std::ptr::from_mut(answers) as *const [AtomicU8]) };
-    let atomic = atomic || shape.lines_per_key != 1;
+    let answers: Option<&[AtomicU8]> =
+        answers.map(|answers| unsafe { &*(std::ptr::from_mut(answers) as *const [AtomicU8]) });
+    // With fewer lines than threads some would own none, and others share one.
+    let few = shape.num_bits / LINE_BITS < threads as u64;
+    let atomic = atomic || shape.lines_per_key != 1 || few;
     // How many threads could be had is known only when all are started: until then they wait.
     let (team, lost) = (OnceLock::new(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -72,15 +79,23 @@ pub fn add_threads(
                 Err(_) => break,
             }
         }
-        let team = team.get_or_init(|| Team {
-            bits,
-            shape,
-            atomic,
-            hash,
-            answers,
-            hashes: (0..STRIDE).map(|_| AtomicU64::new(0)).collect(),
-            news: (0..started).map(|_| RwLock::new(Box::new([0; STRIDE]))).collect(),
-            meet: Meeting::of(started, lost),
+        let team = team.get_or_init(|| {
+            // A place is a line where a thread must own whole lines, else a part of all hashes.
+            let places = if atomic { 1 << 32 } else { shape.num_bits / LINE_BITS };
+            let bound = |t: usize| (u128::from(places) * t as u128 / started as u128) as u64;
+            let hands = || (0..started * started).map(|_| RwLock::default()).collect();
+            Team {
+                bits,
+                shape,
+                atomic,
+                hash,
+                rows,
+                answers,
+                places,
+                bounds: (1..=started).map(bound).collect(),
+                dealt: [hands(), hands()],
+                meet: Meeting::of(started, lost),
+            }
         });
         team.work(0);
         std::mem::forget(alarm);
@@ -132,8 +147,12 @@ impl<'a> Meeting<'a> {
     }
 }
 
-/// A byte for each row of a stride; of a fixed size, so that a row needs no check.
-type News = Box<[u8; STRIDE]>;
+/// What one thread dealt to another of a stride: keys, by row and hash, and which of them were new.
+#[derive(Default)]
+struct Hand {
+    keys: Vec<(u32, u64)>,
+    news: Vec<u8>,
+}
 
 /// What the threads of `add_threads` share.
 struct Team<'a> {
@@ -141,91 +160,92 @@ struct Team<'a> {
     shape: &'a Shape,
     atomic: bool,
     hash: &'a HashRows<'a>,
-    answers: &'a [AtomicU8],
-    /// The hashes of the stride at hand.
-    hashes: Vec<AtomicU64>,
-    /// For each thread which rows of the stride it found new: written straight into the answers,
-    /// their lines would go back and forth between the threads.
-    news: Vec<RwLock<News>>,
+    rows: usize,
+    answers: Option<&'a [AtomicU8]>,
+    places: u64,
+    /// Where the places of each thread end.
+    bounds: Vec<u64>,
+    /// By dealer and then by who adds, for the stride at hand and the next one: a thread may be done
+    /// with the one while others still add of the other.
+    dealt: [Vec<RwLock<Hand>>; 2],
     meet: Meeting<'a>,
 }
 
 impl Team<'_> {
     fn work(&self, me: usize) {
-        let mut mine: Vec<(u32, u64)> = vec![(0, 0); STRIDE];
-        for (stride, answers) in self.answers.chunks(STRIDE).enumerate() {
-            let share = answers.len().div_ceil(self.news.len());
-            let rows = answers.len().min(me * share)..answers.len().min((me + 1) * share);
-            self.hash(stride * STRIDE, rows.clone());
+        let threads = self.bounds.len();
+        for (stride, from) in (0..self.rows).step_by(STRIDE).enumerate() {
+            let len = STRIDE.min(self.rows - from);
+            let share = len.div_ceil(threads);
+            let rows = from + len.min(me * share)..from + len.min((me + 1) * share);
+            let hands = &self.dealt[stride % 2];
+            self.deal(&hands[me * threads..][..threads], rows.clone());
             if !self.meet.wait() {
                 return;
             }
-            let count = self.pick(me, answers.len(), &mut mine);
-            self.add(me, &mine[..count]);
-            if !self.meet.wait() {
-                return;
+            for dealer in 0..threads {
+                self.add(&mut write(&hands[dealer * threads + me]));
             }
-            self.answer(&answers[rows.clone()], rows);
+            if let Some(answers) = self.answers {
+                if !self.meet.wait() {
+                    return;
+                }
+                self.answer(&hands[me * threads..][..threads], &answers[rows.clone()]);
+            }
         }
     }
 
-    fn hash(&self, from: usize, rows: Range<usize>) {
+    /// Hashes rows, and gives each key to the thread that owns its place.
+    fn deal(&self, hands: &[RwLock<Hand>], rows: Range<usize>) {
+        let mut hands: Vec<_> = hands.iter().map(write).collect();
+        // Room for all of them, so that a key needs no check of its own; kept for later strides.
+        hands.iter_mut().for_each(|hand| hand.keys.resize(rows.len().max(1), (0, 0)));
+        let mut counts = [0usize; MOST_THREADS];
+        let last = rows.len().saturating_sub(1);
         let mut block = [0u64; BLOCK];
-        let mut row = from + rows.start;
-        for some in self.hashes[rows].chunks(BLOCK) {
-            (self.hash)(row, &mut block[..some.len()]);
-            some.iter().zip(&block).for_each(|(to, h)| to.store(*h, Relaxed));
-            row += some.len();
+        for start in rows.clone().step_by(BLOCK) {
+            let some = &mut block[..BLOCK.min(rows.end - start)];
+            (self.hash)(start, some);
+            for (row, h) in (start - rows.start..).zip(&*some) {
+                // By hashes the threads' parts are equal; a line on the border is the later one's.
+                let part = mulhi(*h, hands.len() as u64) as usize;
+                let owner = part + usize::from(mulhi(*h, self.places) >= self.bounds[part]);
+                let count = &mut counts[owner % MOST_THREADS];
+                hands[owner].keys[(*count).min(last)] = (row as u32, *h);
+                *count += 1;
+            }
         }
+        hands.iter_mut().zip(counts).for_each(|(hand, count)| hand.keys.truncate(count));
     }
 
-    /// Picks this thread's keys, with their rows, from the stride's; returns how many.
-    fn pick(&self, me: usize, rows: usize, mine: &mut [(u32, u64)]) -> usize {
-        let mine = &mut mine[..STRIDE];
-        // A place is a line where a thread must own whole lines, else a part of all hashes.
-        let places = if self.atomic { 1 << 32 } else { self.shape.num_bits / LINE_BITS };
-        let bound = |t: usize| (u128::from(places) * t as u128 / self.news.len() as u128) as u64;
-        let (first, count) = (bound(me), bound(me + 1) - bound(me));
-        let mut n = 0;
-        for (row, h) in self.hashes[..rows].iter().enumerate() {
-            let h = h.load(Relaxed);
-            mine[n % STRIDE] = (row as u32, h); // kept only if n moves on: no branch to miss
-            n += usize::from(mulhi(h, places).wrapping_sub(first) < count);
-        }
-        n
-    }
-
-    fn add(&self, me: usize, mine: &[(u32, u64)]) {
-        let mut news = self.news[me].write().unwrap_or_else(PoisonError::into_inner);
-        news.fill(0);
+    fn add(&self, hand: &mut Hand) {
+        let Hand { keys, news } = hand;
+        news.resize(keys.len(), 0);
         let (atomic, ahead) = (self.atomic, ahead(self.shape));
-        with_probe(self.bits, self.shape, Share { atomic, ahead, mine, news: &mut news });
+        with_probe(self.bits, self.shape, Share { atomic, ahead, keys, news });
     }
 
-    /// Writes what any thread found new in these rows. The first is copied without a look at what
-    /// was there: a page that is read before it is written costs the kernel two faults and both
-    /// processors an interrupt.
-    fn answer(&self, answers: &[AtomicU8], rows: Range<usize>) {
-        let (start, len) = (answers.as_ptr().cast_mut().cast::<u8>(), answers.len());
-        // SAFETY: these rows are this thread's own: nobody else reads or writes them meanwhile.
-        let answers = unsafe { std::slice::from_raw_parts_mut(start, len) };
-        for (thread, news) in self.news.iter().enumerate() {
-            let news = &news.read().unwrap_or_else(PoisonError::into_inner)[rows.clone()];
-            if thread == 0 {
-                answers.copy_from_slice(news);
-            } else {
-                answers.iter_mut().zip(news).for_each(|(answer, new)| *answer |= new);
+    /// Writes which of these rows were found new.
+    fn answer(&self, hands: &[RwLock<Hand>], answers: &[AtomicU8]) {
+        for hand in hands {
+            let hand = hand.read().unwrap_or_else(PoisonError::into_inner);
+            for ((row, _), new) in hand.keys.iter().zip(&hand.news) {
+                answers[*row as usize].store(*new, Relaxed);
             }
         }
     }
 }
 
-/// One thread's keys of a stride: (row, hash).
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The keys that one thread adds for another.
 struct Share<'a> {
     atomic: bool,
     ahead: usize,
-    mine: &'a [(u32, u64)],
-    news: &'a mut [u8; STRIDE],
+    keys: &'a [(u32, u64)],
+    news: &'a mut [u8],
 }
 
 impl Job for Share<'_> {
@@ -244,10 +264,10 @@ impl Job for Share<'_> {
 impl Share<'_> {
     #[inline(always)]
     fn pass<P: Probe, O: One>(self, probe: &P) {
-        let later = self.mine.iter().skip(self.ahead).chain(self.mine.last().into_iter().cycle());
-        for ((row, h), (_, later)) in self.mine.iter().zip(later) {
+        let later = self.keys.iter().skip(self.ahead).chain(self.keys.last().into_iter().cycle());
+        for (((_, h), new), (_, later)) in self.keys.iter().zip(self.news).zip(later) {
             probe.prefetch(*later);
-            self.news[*row as usize % STRIDE] = u8::from(O::one(probe, *h));
+            *new = u8::from(O::one(probe, *h));
         }
     }
 }
@@ -277,7 +297,9 @@ mod tests {
                 out.iter_mut().zip(from as u64..).for_each(|(h, i)| *h = i << 40);
             };
             let mut answers = vec![0; KEYS];
-            let add = || add_threads(&bits, &shape(), false, threads, &hash, &mut answers);
+            let add = || {
+                add_threads(&bits, &shape(), false, threads, &hash, KEYS, Some(&mut answers));
+            };
             let _ = tell.send(catch_unwind(AssertUnwindSafe(add)).is_err());
         });
         told.recv_timeout(Duration::from_secs(if cfg!(miri) { 6000 } else { 60 }))
@@ -292,6 +314,45 @@ mod tests {
                 assert!(told_of_a_panic(threads, at), "{threads} threads, row {at}");
             }
             assert!(!told_of_a_panic(threads, KEYS));
+        }
+    }
+
+    /// Several threads leave the bits of one and give its answers, in whatever order keys come again;
+    /// and the same bits where no answers are wanted.
+    #[test]
+    fn threads_are_as_one() {
+        let hash = |from: usize, out: &mut [u64]| {
+            for (h, i) in out.iter_mut().zip(from as u64..) {
+                *h = (i * i % 70_001).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            }
+        };
+        let (many, one_line) = (KEYS - 7, 512);
+        for (rows, lines_per_key, num_bits) in [
+            (0, 1, 1 << 22),
+            (5, 1, 1 << 22),
+            (many, 1, 1 << 22),
+            (many, 2, 1 << 22),
+            (many, 1, one_line),
+            (many, 1, 5 * one_line),
+        ] {
+            let shape = Shape { lines_per_key, num_bits, num_hashes: 8, ..shape() };
+            let bits = || Bits::zeroed(shape.nbytes() as usize).expect("half a megabyte");
+            let (one, mut expected) = (bits(), vec![9; rows]);
+            add_threads(&one, &shape, false, 1, &hash, rows, Some(&mut expected));
+            let new = expected.iter().filter(|new| **new == 1).count();
+            assert!(new <= 70_001 && (rows == 0 || new > 0));
+            for threads in [2, 3, 7] {
+                let ([several, silent], mut answers) = ([bits(), bits()], vec![9; rows]);
+                add_threads(&several, &shape, false, threads, &hash, rows, Some(&mut answers));
+                // Where threads share lines, which of two keys came first is chance.
+                let owned = lines_per_key == 1 && num_bits > 7 * one_line;
+                assert!(!owned || answers == expected, "{threads} threads, {rows} rows");
+                assert!(answers.iter().all(|new| *new <= 1));
+                add_threads(&silent, &shape, false, threads, &hash, rows, None);
+                for other in [several, silent] {
+                    assert!(one.is_subset_of(&other) && other.is_subset_of(&one));
+                }
+            }
         }
     }
 

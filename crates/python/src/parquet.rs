@@ -147,7 +147,7 @@ pub fn parquet_filter<'py>(
         let mut take = |row| chunk.bytes(row).map(|value| hashes.push(split_block::hash(value)));
         let all = py.detach(|| match &chunk.valid {
             None => (0..chunk.len).try_for_each(&mut take),
-            Some(valid) => valid.iter().copied().try_for_each(&mut take),
+            Some(valid) => valid.rows(0..valid.keys()).try_for_each(&mut take),
         });
         all.ok_or_else(|| invalid(py, "stored values must be binary, or of a fixed width".into()))
     })?;

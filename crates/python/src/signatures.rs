@@ -63,7 +63,8 @@ impl Signatures {
             }
             let start = rows;
             rows += chunk.len;
-            pieces.push(Piece { start, hashes, valid: chunk.valid });
+            let valid = chunk.valid.map(|valid| valid.rows(0..valid.keys()).collect());
+            pieces.push(Piece { start, hashes, valid });
             Ok(())
         })?;
         Ok((rows, pieces))

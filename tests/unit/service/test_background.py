@@ -51,6 +51,7 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
         engine.refuse(errors.LogUnavailable("the disk is full"))
         if accepted == "before":
             engine.accept()
+        outcome: Any
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
         refused = isinstance(outcome, errors.BloomeryError)
         assert refused or not isinstance(outcome, BaseException), outcome

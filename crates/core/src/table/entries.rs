@@ -1,6 +1,6 @@
 //! Entries: adding, removing, marking, and what each lets through.
 
-use super::{Places, RING_PAIR, Table, low};
+use super::{Added, Places, RING_PAIR, Table, low};
 
 impl<const RING: bool> Table<RING> {
     /// How many bits of its stream an entry keeps.
@@ -15,7 +15,7 @@ impl<const RING: bool> Table<RING> {
     #[inline(always)]
     pub(super) fn weight(&self, value: u64) -> f64 {
         if RING {
-            return 2.0 / (self.geometry.buckets as f64 * self.tag_mask as f64);
+            return self.fresh_weight;
         }
         let known = self.geometry.tag_bits + self.level + self.kept(value);
         f64::from_bits(u64::from(1024 - known) << 52) // the power of two, by its exponent's bits
@@ -27,7 +27,7 @@ impl<const RING: bool> Table<RING> {
     pub fn insert(&mut self, h: u64, mark: u64) -> bool {
         let Places { buckets, entries } = self.places(h);
         let mark = mark << self.mark_shift();
-        self.place(buckets, [entries[0] | mark, entries[1] | mark])
+        self.place(buckets, [entries[0] | mark, entries[1] | mark], self.fresh_weight)
     }
 
     /// Adds an entry for a key that is definitely new, where that takes no more than a look at its
@@ -38,31 +38,36 @@ impl<const RING: bool> Table<RING> {
             return false;
         }
         let Places { buckets, entries } = self.places(h);
+        self.add_word(buckets.map(|bucket| self.first_bit(bucket)), entries[0]) == Added::New
+    }
+
+    /// As `add_planned`, for a ring whose buckets are a word each, by their first bits.
+    #[inline(always)]
+    pub(super) fn add_word(&mut self, [a, b]: [u64; 2], tag: u64) -> Added {
         let lanes = *self.lanes(u64::from(RING_PAIR) / 2);
-        let [a, b] = [self.first_bit(buckets[0]), self.first_bit(buckets[1])];
         let [left, right] = [self.read(a) & lanes.compared, self.read(b) & lanes.compared];
-        let tags = lanes.ones.wrapping_mul(entries[0]);
+        let tags = lanes.ones.wrapping_mul(tag);
         if lanes.any_zero(left ^ tags) | lanes.any_zero(right ^ tags) {
-            return false;
+            return Added::Found;
         }
         // The lowest empty slot of each; the emptier bucket is the one where it comes first.
         let empty = |word: u64| word.wrapping_sub(lanes.ones) & !word & lanes.tops;
         let [l, r] = [empty(left).trailing_zeros(), empty(right).trailing_zeros()];
         let (bit, top) = if r < l { (b, r) } else { (a, l) };
         if top == 64 {
-            return false;
+            return Added::NoSlot;
         }
         let at = bit + u64::from(top + 1 - self.slot_bits);
-        self.write(at, self.slot_mask, entries[0]);
+        self.write(at, self.slot_mask, tag);
         self.entries += 1;
-        self.rate += self.weight(entries[0]);
-        true
+        self.rate += self.fresh_weight;
+        Added::New
     }
 
     /// Puts an entry into one of two buckets, as it looks in either: into the emptier one, so that
-    /// few searches are needed later.
+    /// few searches are needed later. It adds so much to the error rate.
     #[inline(always)]
-    pub(super) fn place(&mut self, buckets: [u64; 2], entries: [u64; 2]) -> bool {
+    pub(super) fn place(&mut self, buckets: [u64; 2], entries: [u64; 2], weight: f64) -> bool {
         let found = match (self.free(buckets[0]), self.free(buckets[1])) {
             (Some(a), Some(b)) => {
                 let (taken, there) =
@@ -76,7 +81,7 @@ impl<const RING: bool> Table<RING> {
         let Some((which, spot)) = found else { return false };
         self.put(spot, entries[which]);
         self.entries += 1;
-        self.rate += self.weight(entries[which]);
+        self.rate += weight;
         true
     }
 

@@ -20,17 +20,19 @@ pub const MAX_LOAD: f64 = 0.955;
 /// New entries from one doubling of the buckets to the next, four a bucket, each found by two
 /// streams: what a doubling adds to the error rate if entries kept no bits.
 const RATE_PER_DOUBLING: f64 = 2.0 * MAX_LOAD * MOST_PAIR as f64 / 4.0;
-/// Up to this many bytes wide slots cost little, and what they save of the error rate is there for
-/// the doublings to come.
-const SMALL: u64 = 1 << 18;
+/// Which share of what is left of the error rate the entries up to the next doubling may take, by how
+/// many entries there will be then. Small tables have wide slots, which cost little memory and leave
+/// the error rate to the large ones: at 1% 17 bits up to half a million entries, 15 up to 8 M,
+/// 13 to 14 from there to 128 M, and one more for every four times as many.
+const SHARES: [(u64, f64); 4] =
+    [(1 << 11, 1.0 / 32.0), (1 << 19, 1.0 / 64.0), (1 << 23, 1.0 / 12.0), (u64::MAX, 0.4)];
+/// And of a new table, which may stay as large as it was made.
+const FIRST_SHARES: [(u64, f64); 2] = [(1 << 17, 1.0 / 32.0), (u64::MAX, 0.4)];
 /// Shorter tags lead to too few buckets to fill a ring: with 7 bits 4 M slots were refused a key at
 /// 91% load, with 8 at 94%, with 9 at 96%. In small ones it is chance: of 1,000 with 64 slots, the
 /// first was full at 83%, with 256 at 92%, with 1,000 at 94.5%.
 const LEAST_RING_TAG: u32 = 8;
 const RING_LOAD: f64 = 0.93;
-/// Tables are planned to grow up to here.
-pub(super) const MOST_ENTRIES: f64 = 1e12;
-
 /// The numbers that say where a table's entries are and what they look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -82,6 +84,22 @@ impl Geometry {
         Ok(())
     }
 
+    /// The size after this one, of a table that grows; its slots are to be planned.
+    pub(super) fn next(self) -> Geometry {
+        match self.pair {
+            MOST_PAIR => Geometry { buckets: self.buckets * 2, pair: LEAST_PAIR, ..self },
+            pair => Geometry { pair: pair + 1, ..self },
+        }
+    }
+
+    /// The share of all keys that a new entry lets through.
+    pub(super) fn fresh_weight(&self) -> f64 {
+        if self.ring {
+            return 2.0 / (self.buckets as f64 * low(self.tag_bits) as f64);
+        }
+        2f64.powi(1 - self.buckets.ilog2() as i32 - self.kept())
+    }
+
     /// The most bits of a stream that a slot has room for, beside tag and mark.
     pub(super) fn most_stream_bits(&self) -> u32 {
         MOST_STREAM_BITS.min(MAX_SLOT_BITS - 1 - self.tag_bits - self.mark_bits)
@@ -101,17 +119,22 @@ impl Geometry {
     }
 }
 
-/// The fewest bits of a stream for which a doubling takes no more than its share of what is `left`
-/// of the error rate: a third, or what it would be if all doublings `to_come` took the same.
-pub(super) fn stream_bits(geometry: Geometry, to_come: f64, left: impl Fn(u32) -> f64) -> u32 {
+/// The fewest bits of a stream for which the entries up to the next doubling take no more than their
+/// share of what is `left` of the error rate with so many bits.
+fn fewest_stream_bits(geometry: Geometry, shares: &[(u64, f64)], left: impl Fn(u32) -> f64) -> u32 {
+    let entries = geometry.buckets * u64::from(MOST_PAIR) / 2;
+    let share = shares.iter().find(|(most, _)| entries <= *most).map_or(0.0, |(_, share)| *share);
     let enough = |bits: &u32| {
         let wide = Geometry { stream_bits: *bits, ..geometry };
-        let small = wide.nbytes() < SMALL;
-        let share = if small { 1.0 / 32.0 } else { 0.4f64.max(1.0 / to_come) };
         RATE_PER_DOUBLING * 2f64.powi(-wide.kept()) <= share * left(*bits)
     };
     let most = geometry.most_stream_bits();
     (1..=most).find(enough).unwrap_or(most)
+}
+
+/// As many as a table's entries should keep from here on.
+pub(super) fn stream_bits(next: Geometry, left: impl Fn(u32) -> f64) -> u32 {
+    fewest_stream_bits(next, &SHARES, left)
 }
 
 impl Geometry {
@@ -123,8 +146,8 @@ impl Geometry {
     /// A table that is to grow from `capacity` entries on, however far.
     pub fn growing(capacity: u64, error_rate: f64) -> Geometry {
         let start = Geometry::growable(capacity, error_rate, 0);
-        let to_come = (MOST_ENTRIES / capacity as f64).log2().max(3.0);
-        Geometry { stream_bits: stream_bits(start, to_come, |_| error_rate), ..start }
+        let stream_bits = fewest_stream_bits(start, &FIRST_SHARES, |_| error_rate);
+        Geometry { stream_bits, ..start }
     }
 
     /// A table that is made for `capacity` entries and grows only if there are more.

@@ -1,10 +1,10 @@
 //! More buckets, or other slots: a table grows without its keys.
 
-use super::geometry::{MOST_ENTRIES, stream_bits};
-use super::{
-    Geometry, LEAST_PAIR, MAX_LOAD, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS,
-    Table, low,
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::geometry::stream_bits;
+use super::{Geometry, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS, Table, low};
+use crate::bits::Bits;
 use crate::kind::Refusal;
 
 /// The usual step, the smallest there is, and the largest.
@@ -20,16 +20,81 @@ pub fn colliding() -> Refusal {
     Refusal::Full("too many of its keys collide: use hasher=\"siphash\" with a secret seed".into())
 }
 
+/// How many entries keep how many bits of their streams.
+#[derive(Default)]
+struct KeptBits([u64; MOST_STREAM_BITS as usize + 1]);
+
+impl KeptBits {
+    #[inline(always)]
+    fn count(&mut self, table: &Table<false>, value: u64) {
+        self.0[table.kept(value) as usize] += 1;
+    }
+
+    fn rate(&self, table: &Table<false>) -> f64 {
+        let named = table.geometry.tag_bits + table.level;
+        let weight = |kept: usize| 2f64.powi(1 - named as i32 - kept as i32);
+        self.0.iter().enumerate().map(|(kept, count)| *count as f64 * weight(kept)).sum()
+    }
+}
+
+/// Writes slots into zeroed memory from front to back, a whole word at a time. (Each as a change of
+/// the eight bytes that it lies in took five times as long: a load that meets half of the store
+/// before it waits for it.)
+struct Writer<'a> {
+    words: &'a [AtomicU64],
+    /// Words that are written, and what comes next, of so many bits.
+    done: usize,
+    word: u64,
+    filled: u64,
+}
+
+impl<'a> Writer<'a> {
+    fn over(bits: &'a Bits) -> Writer<'a> {
+        Writer { words: bits.words(), done: 0, word: 0, filled: 0 }
+    }
+
+    /// Writes the lowest bits of a value, which has no others: 1 to 56 of them.
+    #[inline(always)]
+    fn push(&mut self, value: u64, bits: u64) {
+        self.word |= value << self.filled;
+        self.filled += bits;
+        if self.filled >= 64 {
+            self.words[self.done].store(self.word, Relaxed);
+            self.filled -= 64;
+            self.done += 1;
+            self.word = value >> (bits - self.filled);
+        }
+    }
+
+    /// Leaves so many bits empty behind what is written.
+    #[inline(always)]
+    fn skip_after(&mut self, bits: u64, write: impl FnOnce(&mut Self)) {
+        write(self);
+        self.filled += bits;
+        while self.filled >= 64 {
+            self.words[self.done].store(self.word, Relaxed);
+            (self.word, self.filled, self.done) = (0, self.filled - 64, self.done + 1);
+        }
+    }
+
+    fn end(self) {
+        if self.filled > 0 {
+            self.words[self.done].store(self.word, Relaxed);
+        }
+    }
+}
+
 impl Table<false> {
     /// Is it time to grow before the next entry?
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.entries as f64 >= MAX_LOAD * self.geometry.slots() as f64
+        self.entries >= self.most_entries
     }
 
     /// Entries that it takes before it is time.
+    #[inline(always)]
     pub fn room(&self) -> u64 {
-        ((MAX_LOAD * self.geometry.slots() as f64) as u64).saturating_sub(self.entries)
+        self.most_entries.saturating_sub(self.entries)
     }
 
     /// Grows ahead, if there is no room for so many entries.
@@ -48,13 +113,12 @@ impl Table<false> {
         if self.defers() {
             return Err(Refusal::Later);
         }
-        let mut next = self.next_geometry(self.geometry, limit)?;
         let most = self.geometry.slots() as f64 * growth.min(MOST_GROWTH);
-        while let Ok(larger) = self.next_geometry(next, limit)
-            && larger.slots() as f64 <= most
-        {
-            next = larger;
+        let mut next = self.geometry.next();
+        while next.next().slots() as f64 <= most {
+            next = next.next();
         }
+        let mut next = self.with_slots(next, limit)?;
         for _ in 0..MOST_STEPS {
             let Some(mut grown) = Table::<false>::empty(next) else {
                 return Err(Refusal::NoMemory(next.nbytes()));
@@ -63,7 +127,7 @@ impl Table<false> {
                 *self = Table { defer: self.defer, ..grown };
                 return Ok(());
             }
-            next = self.next_geometry(next, limit)?;
+            next = self.with_slots(next.next(), limit)?;
             if next.buckets > 2 * self.geometry.buckets {
                 break;
             }
@@ -73,14 +137,15 @@ impl Table<false> {
 
     /// The size that comes after `from`, which is this table's or larger.
     pub fn next_geometry(&self, from: Geometry, limit: f64) -> Result<Geometry, Refusal> {
-        let mut next = match from.pair {
-            MOST_PAIR => Geometry { buckets: from.buckets * 2, pair: LEAST_PAIR, ..from },
-            pair => Geometry { pair: pair + 1, ..from },
-        };
+        self.with_slots(from.next(), limit)
+    }
+
+    /// A later size, with slots as wide as the error rate asks for.
+    fn with_slots(&self, mut next: Geometry, limit: f64) -> Result<Geometry, Refusal> {
         if next.buckets > MOST_BUCKETS {
             return Err(Refusal::Full("a table of 2^40 buckets grows no more".into()));
         }
-        let new = (next.slots() - self.geometry.slots()) as f64 * self.fresh_weight();
+        let new = (next.slots() - self.geometry.slots()) as f64 * self.fresh_weight;
         if next.buckets > self.geometry.buckets || self.rate + new > limit {
             next.stream_bits = self.planned_stream_bits(next, limit);
         }
@@ -99,55 +164,65 @@ impl Table<false> {
     /// The same entries in larger buckets: bits are copied, as many at a time as a word holds.
     fn copy_buckets(&self, grown: &mut Table<false>) {
         (grown.entries, grown.rate) = (self.entries, self.rate);
+        let width = u64::from(self.slot_bits);
+        let together = u64::from(MAX_SLOT_BITS) / width;
+        let mut writer = Writer::over(&grown.bits);
+        let mut bit = 0;
         for bucket in 0..self.geometry.buckets {
-            let (from, to) = (self.spots(bucket), grown.spots(bucket).start);
-            let width = u64::from(self.slot_bits);
-            let together = u64::from(MAX_SLOT_BITS) / width;
-            let mut done = 0;
-            while done < from.end - from.start {
-                let slots = together.min(from.end - from.start - done);
-                let mask = low((slots * width) as u32);
-                let value = self.read((from.start + done) * width) & mask;
-                grown.write((to + done) * width, mask, value);
-                done += slots;
-            }
+            let mut slots = self.count(bucket);
+            writer.skip_after((grown.count(bucket) - slots) * width, |writer| {
+                while slots > 0 {
+                    let some = together.min(slots);
+                    writer.push(self.read(bit) & low((some * width) as u32), some * width);
+                    (bit, slots) = (bit + some * width, slots - some);
+                }
+            });
         }
+        writer.end();
     }
 
-    /// The entries one by one, each where it belongs in the grown table and as it looks there.
+    /// The entries one by one, each where it belongs in the grown table and as it looks there. Both
+    /// halves of a bucket are neighbours, so the grown table is written from front to back.
     fn deal_entries(&self, grown: &mut Table<false>) -> bool {
+        const MOST: usize = MOST_PAIR as usize / 2;
+        let deeper = grown.level - self.level; // 0 or 1: a later size is never two levels up
+        let width = u64::from(grown.slot_bits);
         // Entries that found their half full; with a tenth of the slots free they will find others.
         let mut left = Vec::new();
+        let mut kept = KeptBits::default();
+        let mut writer = Writer::over(&grown.bits);
+        let mut bit = 0;
         for bucket in 0..self.geometry.buckets {
-            let deeper = grown.level - self.level; // 0 or 1: a later size is never two levels up
-            let halves = [bucket << deeper, bucket << deeper | u64::from(deeper)];
-            let mut rooms = halves.map(|half| grown.spots(half));
-            for spot in self.spots(bucket) {
-                let value = self.get(spot);
-                if value == 0 {
-                    continue;
-                }
+            let (mut dealt, mut counts) = ([[0; MOST]; 2], [0; 2]);
+            for _ in 0..self.count(bucket) {
+                let value = self.read(bit) & self.slot_mask;
+                bit += u64::from(self.slot_bits);
+                // Kept only if the count moves on: no branch that depends on the entry.
                 for (half, value) in self.halves(value, grown).into_iter().enumerate() {
-                    if value == 0 {
-                        continue;
-                    }
-                    match rooms[half].next() {
-                        Some(free) => grown.enter(free, value),
-                        None => left.push((halves[half], value)),
-                    }
+                    dealt[half][counts[half] % MOST] = value;
+                    counts[half] += usize::from(value != 0);
                 }
             }
+            for half in 0..=deeper as usize {
+                let there = bucket << deeper | half as u64;
+                let room = grown.count(there);
+                let (all, fit) = (counts[half], counts[half].min(room as usize));
+                left.extend(dealt[half][fit..all].iter().map(|value| (there, *value)));
+                writer.skip_after((room - fit as u64) * width, |writer| {
+                    for value in &dealt[half][..fit] {
+                        writer.push(*value, width);
+                        kept.count(grown, *value);
+                    }
+                });
+                grown.entries += fit as u64;
+            }
         }
+        writer.end();
+        grown.rate = kept.rate(grown);
         left.into_iter().all(|(bucket, value)| {
             let (other, there) = grown.moved(bucket, value);
-            grown.place([bucket, other], [value, there])
+            grown.place([bucket, other], [value, there], grown.weight(value))
         })
-    }
-
-    fn enter(&mut self, spot: u64, value: u64) {
-        self.put(spot, value);
-        self.entries += 1;
-        self.rate += self.weight(value);
     }
 
     /// What an entry looks like in the grown table: in its bucket, or in the near and the far half of
@@ -175,19 +250,14 @@ impl Table<false> {
         }
     }
 
-    /// What a new entry adds to the error rate.
-    fn fresh_weight(&self) -> f64 {
-        2f64.powi(1 - self.level as i32 - self.geometry.kept())
-    }
-
     /// How many bits of a stream entries should keep from here on: as few as leave enough of the
     /// error rate for later growth.
     fn planned_stream_bits(&self, next: Geometry, limit: f64) -> u32 {
-        let mut kept = [0u64; MOST_STREAM_BITS as usize + 1];
+        let mut kept = KeptBits::default();
         for spot in 0..self.geometry.slots() {
             let value = self.get(spot);
             if value != 0 {
-                kept[self.kept(value) as usize] += 1;
+                kept.count(self, value);
             }
         }
         // Doubling the buckets takes a bit of each stream: one that had 6 has 5 to be cut.
@@ -196,9 +266,8 @@ impl Table<false> {
         let rate_with = |most: u32| {
             let weight =
                 |bits: usize| 2f64.powi(1 - named - (bits as i32).min((most + deeper) as i32));
-            kept.iter().enumerate().map(|(bits, count)| *count as f64 * weight(bits)).sum::<f64>()
+            kept.0.iter().enumerate().map(|(bits, count)| *count as f64 * weight(bits)).sum::<f64>()
         };
-        let to_come = (MOST_ENTRIES / self.entries.max(1) as f64).log2().max(3.0);
-        stream_bits(next, to_come, |most| limit - rate_with(most))
+        stream_bits(next, |most| limit - rate_with(most))
     }
 }

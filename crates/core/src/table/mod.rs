@@ -20,6 +20,8 @@
 
 #[cfg(test)]
 mod attacks;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod block;
 mod entries;
 mod geometry;
@@ -30,12 +32,14 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+pub use block::{Added, Adder, Plan, add_each};
 pub use geometry::{
     Geometry, LEAST_PAIR, MAX_LOAD, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS,
     MOST_TAG_BITS, RING_PAIR,
 };
 pub use growth::{GROWTH, LARGE, MOST_GROWTH, colliding};
 
+use self::search::Node;
 use self::slots::Lanes;
 use crate::bits::Bits;
 use crate::kind::Refusal;
@@ -50,7 +54,13 @@ pub struct Table<const RING: bool> {
     rate: f64,
     /// Is growing left to somebody who has the time, where it takes long?
     defer: bool,
+    /// What the last search for room looked at, for the next one's use of the memory.
+    nodes: Vec<Node>,
     // Made of the geometry, for speed.
+    /// Entries at which it is time to grow.
+    most_entries: u64,
+    /// What a new entry adds to the error rate.
+    fresh_weight: f64,
     slot_bits: u32,
     slot_mask: u64,
     tag_shift: u32,
@@ -108,6 +118,9 @@ impl<const RING: bool> Table<RING> {
             entries,
             rate,
             defer: false,
+            nodes: Vec::new(),
+            most_entries: (MAX_LOAD * geometry.slots() as f64).ceil() as u64,
+            fresh_weight: geometry.fresh_weight(),
             slot_bits: width,
             slot_mask: low(width),
             tag_shift,

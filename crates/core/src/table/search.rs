@@ -6,9 +6,12 @@ use super::{Table, low, partner};
 
 /// Buckets looked at before the table counts as full.
 const MOST_NODES: usize = 1000;
+/// Buckets asked for ahead of the one that is looked at. About every third has a free slot: to ask
+/// for all that a full bucket leads to took twice as long.
+const NODES_AHEAD: usize = 3;
 
 #[derive(Clone, Copy)]
-struct Node {
+pub(super) struct Node {
     bucket: u64,
     /// What moves here, from the parent's slot, as it will look here.
     entry: u64,
@@ -24,27 +27,39 @@ impl<const RING: bool> Table<RING> {
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self, roots: [u64; 2]) -> Option<(usize, u64)> {
-        let mut nodes: Vec<Node> = Vec::with_capacity(MOST_NODES);
+        // The memory of the last search: there is one for every few keys, once the table is full.
+        let mut nodes = std::mem::take(&mut self.nodes);
+        nodes.clear();
         nodes.extend(roots.map(|bucket| Node { bucket, entry: 0, parent: ROOT, from: 0 }));
-        let mut at = 0;
-        while at < nodes.len() {
-            let bucket = nodes[at].bucket;
-            if let Some(free) = self.free(bucket) {
-                return Some(self.shift(&nodes, at, free));
-            }
-            for from in self.spots(bucket) {
-                if nodes.len() == MOST_NODES {
-                    break;
-                }
-                let (target, entry) = self.moved(bucket, self.get(from));
-                if !on_the_way(&nodes, at, target) {
+        let found = self.search(&mut nodes);
+        let freed = found.map(|(at, free)| self.shift(&nodes, at, free));
+        self.nodes = nodes;
+        freed
+    }
+
+    /// The nearest bucket with a free slot: its node, and the slot.
+    fn search(&self, nodes: &mut Vec<Node>) -> Option<(usize, u64)> {
+        // Both roots are full, or nobody would search.
+        let (mut at, mut parent) = (nodes.len(), 0);
+        let mut slots = self.spots(nodes[0].bucket);
+        loop {
+            while nodes.len() < (at + NODES_AHEAD).min(MOST_NODES) && parent < at {
+                let Some(from) = slots.next() else {
+                    parent += 1;
+                    slots = nodes.get(parent).map_or(0..0, |node| self.spots(node.bucket));
+                    continue;
+                };
+                let (target, entry) = self.moved(nodes[parent].bucket, self.get(from));
+                if !on_the_way(nodes, parent, target) {
                     self.prefetch_bucket(target);
-                    nodes.push(Node { bucket: target, entry, parent: at as u32, from });
+                    nodes.push(Node { bucket: target, entry, parent: parent as u32, from });
                 }
+            }
+            if let Some(free) = self.free(nodes.get(at)?.bucket) {
+                return Some((at, free));
             }
             at += 1;
         }
-        None
     }
 
     /// Moves the entries on the way to a free slot, the last one first: at no time is one of them

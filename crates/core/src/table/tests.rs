@@ -1,9 +1,13 @@
 //! The table beside a model: whatever is done to it, no entry is lost and its figures add up.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
+use crate::batch::BLOCK;
+use crate::format::{Header, KindId};
 use crate::hash::{HashKind, KeyHasher, remix};
+use crate::kind::{AnyKind, open};
 use crate::loops::{Ints, Keys};
 use crate::rotating;
 use crate::scalable::insert;
@@ -174,4 +178,75 @@ fn answers_agree<const RING: bool>(mut table: Table<RING>) {
     table.contains_each(Keys::Ints(Ints { keys, hash }), &mut answers);
     assert!((0..).zip(answers).all(|(i, a)| a == u8::from(table.contains(hasher.hash_i64(i)))));
     adds_up(&table);
+}
+
+/// A new filter of a kind, in a table of this size.
+fn filter(kind: KindId, geometry: Geometry, capacity: u64, rate: f64) -> Box<dyn AnyKind> {
+    let header = Header {
+        kind,
+        layout: geometry.pair as u8,
+        lines_per_key: 2,
+        num_hashes: 2,
+        num_bits: geometry.num_bits(),
+        hasher: KeyHasher { kind: HashKind::Xxh3, seed: 0 },
+        capacity,
+        error_rate: rate,
+        nbytes: geometry.nbytes(),
+        extra: [
+            geometry.packed(),
+            0,
+            0,
+            0,
+            if kind == KindId::Scalable { GROWTH.to_bits() } else { 0 },
+            0,
+        ],
+        checksum: 0,
+    };
+    open(&header, None).expect("a small table")
+}
+
+/// A batch leaves what its keys leave one after the other, bit for bit, and answers the same: also
+/// across growth, with keys that come again, and where one of them is refused.
+#[test]
+fn batches_are_their_keys() {
+    for rate in [0.3, 0.01, 1e-3, 1e-6, 1e-9] {
+        let growing = Geometry::growing(20, rate);
+        for (kind, geometry) in [
+            (KindId::Scalable, growing),
+            (KindId::Cuckoo, growing),
+            (KindId::Cuckoo, Geometry::ring(900, rate)),
+        ] {
+            let [mut whole, mut single] = [0, 1].map(|_| filter(kind, geometry, 20, rate));
+            let mut hashes: Vec<u64> = (0..3000).map(|i| hash(i * i % 1777)).collect();
+            hashes.extend([hash(3); 9]);
+            for some in hashes.chunks(701) {
+                let mut answers = Vec::new();
+                let mut left = some.chunks(BLOCK);
+                let mut blocks = |block: &mut [u64; BLOCK]| {
+                    let part = left.next().unwrap_or_default();
+                    block[..part.len()].copy_from_slice(part);
+                    Ok(part.len())
+                };
+                let ended = whole.add_all(&mut blocks, &mut |part| answers.extend_from_slice(part));
+                let mut one_by_one = Vec::new();
+                let refused = some.iter().map(|h| single.add(*h)).find_map(|done| match done {
+                    Ok(new) => {
+                        one_by_one.push(u8::from(new));
+                        None
+                    }
+                    Err(refusal) => Some(refusal),
+                });
+                assert_eq!((ended.err(), answers), (refused, one_by_one));
+            }
+            assert_eq!(whole.header(), single.header());
+            let bytes = |kind: &dyn AnyKind| -> Vec<u64> {
+                let sections = kind.sections();
+                sections
+                    .iter()
+                    .flat_map(|bits| bits.words().iter().map(|w| w.load(Relaxed)))
+                    .collect()
+            };
+            assert!(bytes(&*whole) == bytes(&*single));
+        }
+    }
 }

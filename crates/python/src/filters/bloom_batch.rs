@@ -1,5 +1,7 @@
 //! Batches of the plain Bloom filter: several threads may ask it, or add to it, at once.
 
+use std::ops::Range;
+
 use bloomery_core::batch::{Op, run, run_indexed};
 use bloomery_core::hash::KeyHasher;
 use bloomery_core::kind::Refusal;
@@ -75,8 +77,24 @@ impl Inside for Batch<'_> {
             });
         } else {
             let hash = |row: usize, out: &mut [u64]| column.hash(hasher, from + row, out);
-            threads::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, answers);
+            let (atomic, rows) = (op == Op::AddAtomic, answers.len());
+            threads::add_threads(bits, shape, atomic, threads, &hash, rows, Some(answers));
         }
         Ok(())
+    }
+
+    fn shared_unasked(
+        &mut self,
+        column: &Column,
+        keys: Range<usize>,
+        threads: usize,
+    ) -> Result<bool, Refusal> {
+        let Batch(Bloom { bits, shape, hasher, .. }, op) = *self;
+        if op == Op::Contains {
+            return Ok(false);
+        }
+        let hash = |row: usize, out: &mut [u64]| column.hash(hasher, keys.start + row, out);
+        threads::add_threads(bits, shape, op == Op::AddAtomic, threads, &hash, keys.len(), None);
+        Ok(true)
     }
 }

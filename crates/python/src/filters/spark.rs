@@ -219,10 +219,7 @@ impl SparkBits {
             each(py, keys >= DETACH_FROM, hashes, answers)?;
             match &column.valid {
                 None => mask[start + from..start + from + count].copy_from_slice(answers),
-                Some(valid) => {
-                    let rows = valid[from..].iter();
-                    rows.zip(&*answers).for_each(|(row, answer)| mask[start + row] = *answer);
-                }
+                Some(valid) => valid.spread(from, answers, &mut mask[start..]),
             }
             give_turn(py)?;
         }

@@ -9,6 +9,7 @@ use crate::keys::arrow::{Chunk, damaged, pointee};
 use crate::keys::arrow_type::KeyType;
 use crate::keys::column::{Column, Data, Dictionary, Nulls, Text};
 use crate::keys::column_check::Bad;
+use crate::keys::valid::Valid;
 
 /// Below this many rows, checking them is done before another thread could have taken over.
 const DETACH_FROM: usize = 2048;
@@ -44,33 +45,35 @@ impl Reader<'_, '_> {
             self.at(kind, chunk, len, offset)?
         };
         if !nulls.none() || column.has_null_values() {
-            // SAFETY: as promised above.
-            let is_null = |row: usize| unsafe { nulls.has(row) } || column.points_at_null(row);
-            let first = (0..column.len).find(|row| is_null(*row));
+            let in_dictionary = column.has_null_values();
+            let valid =
+                self.others(column.len, &nulls, |row| in_dictionary && column.points_at_null(row))?;
+            let first = valid.first_null(column.len);
             if let (Some(first), false) = (first, self.reading.skip_nulls) {
                 return Err(null_error(self.py, self.rows + first));
             }
-            column.valid = match first {
-                None => None,
-                Some(_) if nulls.all => Some(Vec::new()),
-                Some(_) => Some(self.others(column.len, is_null)?),
-            };
+            column.valid = first.map(|_| valid);
         }
         self.checked(column)
     }
 
     /// The rows that are not null.
-    fn others(&self, len: usize, is_null: impl Fn(usize) -> bool) -> PyResult<Vec<usize>> {
-        let mut found = Vec::new();
-        for row in 0..len {
-            if !is_null(row) {
-                if found.len() == found.capacity() && found.try_reserve(1024).is_err() {
-                    return Err(too_many_rows(self.py, len));
-                }
-                found.push(row);
-            }
+    fn others(
+        &self,
+        len: usize,
+        nulls: &Nulls,
+        is_null_too: impl Fn(usize) -> bool,
+    ) -> PyResult<Valid> {
+        if nulls.all {
+            return Ok(Valid::default()); // rows of no width can be claimed in any number
         }
-        Ok(found)
+        let valid = Valid::of(len, |row, count| {
+            // SAFETY: the bitmaps of a column have a bit for each of its rows.
+            let others = unsafe { nulls.others(row, count) };
+            let more = (0..count).map(|i| u64::from(is_null_too(row + i)) << i);
+            others & !more.sum::<u64>()
+        });
+        valid.map_err(|_| too_many_rows(self.py, len))
     }
 
     /// The column, once all of its rows are known to lead somewhere, or are to be looked at later.
@@ -196,10 +199,8 @@ impl Reader<'_, '_> {
             let dictionary = pointee(self.py, chunk.dictionary)?;
             let (len, offset) = self.span(dictionary)?;
             let (mut values, nulls) = self.at(kind, dictionary, len, offset)?;
-            if nulls.all {
-                values.valid = Some(Vec::new());
-            } else if !nulls.none() {
-                values.valid = Some(self.others(len, |row| nulls.has(row))?);
+            if !nulls.none() {
+                values.valid = Some(self.others(len, &nulls, |_| false)?);
             }
             Ok((values, nulls))
         }

@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::convert::Infallible;
+use std::ops::Range;
 
 use bloomery_core::batch::BLOCK;
 use bloomery_core::hash::KeyHasher;
@@ -132,6 +133,16 @@ pub trait Inside {
     ) -> Result<(), Refusal> {
         self.rows(column, from, answers)
     }
+
+    /// As `shared`, of keys whose answers nobody wants; false if that is not known to be faster.
+    fn shared_unasked(
+        &mut self,
+        _column: &Column,
+        _keys: Range<usize>,
+        _threads: usize,
+    ) -> Result<bool, Refusal> {
+        Ok(false)
+    }
 }
 
 /// Takes every key of the batch, whatever kind of batch it is.
@@ -247,6 +258,9 @@ fn objects(
             };
             inside.hashes(&mut blocks, &mut |answers| mask.rows.extend_from_slice(answers))
         })?;
+        if !options.mask {
+            mask.rows.clear();
+        }
         if let Some(end) = stopped {
             end?;
             mask.leave_out(&nulls);
@@ -292,6 +306,26 @@ fn rows(
     target.expect(py, keys)?;
     let long = keys >= DETACH_FROM;
     let mut done = 0;
+    // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
+    let alone = options.threads == 1 || keys < options.threads * 16_384;
+    if !options.mask && !alone && !column.unchecked {
+        let whole = target.enter(py, long, |inside| {
+            let turn = keys.min(done + TURN);
+            while done < turn {
+                let some = done..turn.min(done + SHARED_ROWS);
+                if !inside.shared_unasked(column, some.clone(), options.threads)? {
+                    return Ok(false);
+                }
+                done = some.end;
+                later_unless(!fork_waits() || done == keys)?;
+            }
+            later_unless(done == keys)?;
+            Ok(true)
+        })?;
+        if whole {
+            return Ok(());
+        }
+    }
     if !options.mask && options.threads == 1 {
         // The same few answers' memory over and over, not a page fault every 4096 rows.
         let mut answers = [0u8; 8192];
@@ -312,8 +346,6 @@ fn rows(
         None => &mut mask[start..],
         Some(_) => grown(py, &mut found, keys)?,
     };
-    // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
-    let alone = options.threads == 1 || keys < options.threads * 16_384;
     let most = match (column.unchecked, alone) {
         (true, _) => VIEWS,
         (false, true) => ROWS,
@@ -345,7 +377,7 @@ fn rows(
         return Err(bad_row(py, start, bad));
     }
     if let Some(valid) = &column.valid {
-        valid.iter().zip(found).for_each(|(row, answer)| mask[start + row] = answer);
+        valid.spread(0, &found, &mut mask[start..]);
     }
     Ok(())
 }

@@ -6,13 +6,14 @@ use std::hint::select_unpredictable;
 use bloomery_core::hash::{Domain, KeyHasher};
 
 use crate::keys::key::utf8;
+use crate::keys::valid::Valid;
 
 /// A run of rows that can be hashed from any row on, by several threads at once.
 pub struct Column {
     pub data: Data,
     pub len: usize,
     /// The rows that hold a key, where some are null and are to be skipped.
-    pub valid: Option<Vec<usize>>,
+    pub valid: Option<Valid>,
     /// Are its views still to be looked at, by `first_bad_view`, before they are hashed?
     pub unchecked: bool,
 }
@@ -111,6 +112,29 @@ impl Nulls {
     pub fn none(&self) -> bool {
         !self.all && self.bitmaps.is_empty()
     }
+
+    /// Which of so many rows, 1 or 64, from this one on are not null: a bit each.
+    ///
+    /// # Safety
+    /// The bitmaps have a bit for each of them.
+    pub unsafe fn others(&self, row: usize, count: usize) -> u64 {
+        if count == 1 {
+            // SAFETY: as promised above.
+            return u64::from(!unsafe { self.has(row) });
+        }
+        let none = if self.all { 0 } else { u64::MAX };
+        self.bitmaps.iter().fold(none, |bits, (start, offset)| {
+            let (byte, bit) = ((offset + row) / 8, (offset + row) % 8);
+            // SAFETY: the first bit is in this byte, and the last in the eighth from it, or in the
+            // ninth if the first is not the lowest of its byte.
+            unsafe {
+                let word = start.add(byte).cast::<u64>().read_unaligned() >> bit;
+                let last = if bit == 0 { 0 } else { *start.add(byte + 8) };
+                // Two shifts: by 64 would be none.
+                bits & (word | u64::from(last) << 1 << (63 - bit))
+            }
+        })
+    }
 }
 
 // SAFETY: the memory is only read.
@@ -129,7 +153,7 @@ pub struct Int {
 
 impl Column {
     pub fn keys(&self) -> usize {
-        self.valid.as_ref().map_or(self.len, Vec::len)
+        self.valid.as_ref().map_or(self.len, Valid::keys)
     }
 
     /// The column as what most columns of ints are: 64 bits each, side by side, none of them null;
@@ -160,8 +184,8 @@ impl Column {
             made.resize(values.len, 0);
             match &values.valid {
                 None => values.hash(hasher, 0, &mut made),
-                Some(valid) => valid.iter().for_each(|row| {
-                    values.hash_rows(hasher, *row, std::slice::from_mut(&mut made[*row]));
+                Some(valid) => valid.runs(0..valid.keys()).for_each(|(_, rows)| {
+                    values.hash_rows(hasher, rows.start, &mut made[rows]);
                 }),
             }
             *hashes = Some(made);
@@ -175,8 +199,9 @@ impl Column {
         match &self.valid {
             None => self.hash_rows(hasher, from, out),
             Some(valid) => {
-                for (row, h) in valid[from..].iter().zip(out) {
-                    self.hash_rows(hasher, *row, std::slice::from_mut(h));
+                for (key, rows) in valid.runs(from..from + out.len()) {
+                    let some = &mut out[key - from..key - from + rows.len()];
+                    self.hash_rows(hasher, rows.start, some);
                 }
             }
         }
@@ -367,7 +392,7 @@ pub unsafe fn ucs4<'a>(
     width: usize,
     trim: bool,
     swapped: bool,
-) -> impl Iterator<Item = u32> + 'a {
+) -> impl ExactSizeIterator<Item = u32> + 'a {
     let point = move |i: usize| {
         // SAFETY: as promised above.
         let raw = unsafe { at.cast::<u32>().add(i).read_unaligned() };

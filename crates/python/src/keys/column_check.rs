@@ -55,16 +55,19 @@ impl Column {
         // SAFETY: the row exists, as whoever built the column promised.
         let view = |row: usize| unsafe { View::read(views.add(row * 16)) };
         let bad = |row: &usize| !view(*row).leads(texts);
-        let found = match &self.valid {
-            // Most rows lead to the same text as those around them, which is looked at in half the
-            // time; the others are looked at again.
-            None => stretches(keys).find_map(|mut rows| {
+        // Most rows lead to the same text as those around them, which is looked at in half the
+        // time; the others are looked at again.
+        let first_bad = |rows: Range<usize>| {
+            stretches(rows).find_map(|mut rows| {
                 let text = rows.clone().find_map(|row| view(row).text()).unwrap_or(0);
                 let room = texts.get(text as usize).map_or(0, |text| text.len);
                 let elsewhere = |row| !view(row).leads_to(text, room);
                 if any(rows.clone(), elsewhere) { rows.find(bad) } else { None }
-            }),
-            Some(valid) => valid[keys].iter().copied().find(bad),
+            })
+        };
+        let found = match &self.valid {
+            None => first_bad(keys),
+            Some(valid) => valid.runs(keys).find_map(|(_, rows)| first_bad(rows)),
         };
         found.map(|row| (row, "has a view that leads nowhere"))
     }
@@ -73,7 +76,7 @@ impl Column {
     fn first(&self, good: impl Fn(usize) -> bool, what: &'static str) -> Option<Bad> {
         let bad = match &self.valid {
             None => (0..self.len).find(|row| !good(*row)),
-            Some(valid) => valid.iter().copied().find(|row| !good(*row)),
+            Some(valid) => valid.rows(0..valid.keys()).find(|row| !good(*row)),
         };
         bad.map(|row| (row, what))
     }

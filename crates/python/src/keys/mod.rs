@@ -12,3 +12,4 @@ pub mod key;
 pub mod lines;
 pub mod mask;
 pub mod source;
+pub mod valid;

@@ -13,9 +13,9 @@ from bloomery.filters.internals import facts
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
+from bloomery.service.durability.no_log import NodeLog
 from bloomery.service.engine import Engine
 from bloomery.service.replication.replica import FilterReplica
-from bloomery.service.replication.turns import NodeLog
 
 OLD, NEW, COPY = 11, 12, 13
 
