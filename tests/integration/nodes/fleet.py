@@ -100,8 +100,8 @@ class Fleet:
             return dict(client.info("store"))
 
     def copy(self, number: int) -> dict[str, Any]:
-        """All filters of a node, each with what is told of it and the bytes of its file; of banks how
-        many keys they have: their pages also say how often the file was opened."""
+        """All filters of a node, each with what is told of it and the bytes of its file; of banks,
+        how many keys they have: their pages also say how often the file was opened."""
         with httpx.Client(base_url=self.nodes[number].url, timeout=20) as http:
             listed: list[dict[str, Any]] = []
             cursor = ""

@@ -85,7 +85,7 @@ def test_the_stream_is_trimmed_while_a_node_is_stopped(
         assert wait_until(lambda: before.exists("seen") == 1)
         loads = fleet.figures(other)["loads"]
         fleet.nodes[other].freeze()
-        keys = []
+        keys: list[str] = []
         while len(keys) < 1000 or redis_server.run("XLEN", "{bloomery}:log") > len(keys) // 2:
             keys.append(f"key-{len(keys)}")  # one at a time: an entry of the stream each
             writer.execute_command("BF.ADD", "seen", keys[-1])

@@ -21,7 +21,7 @@ def test_cut_off_in_the_middle_of_loading(
 ) -> None:
     """It is not ready before it has everything, loads anew, and ends whole."""
     with Proxy(redis_server.address) as proxy:
-        fleet = start_fleet([redis_server.url, proxy.url])
+        fleet = start_fleet([redis_server.url, proxy.url], store_stream_bytes=1 << 16)
         late = fleet.nodes[1]
         late.kill()
         reserve(fleet.ports[0][0], capacity=2_500_000)  # 9 MB

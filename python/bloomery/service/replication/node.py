@@ -311,7 +311,7 @@ class Node:
             cast("FilterReplica", self.core.replica).adopt()
             for action in actions:
                 self._do(action)
-                if self.broken:  # those who wait were told
+                if isinstance(action, m.Stop):  # those who wait were told
                     return
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
