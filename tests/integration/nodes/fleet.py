@@ -100,8 +100,8 @@ class Fleet:
             return dict(client.info("store"))
 
     def copy(self, number: int) -> dict[str, Any]:
-        """All filters of a node, each with what is told of it and the bytes of its file. Not those
-        of banks: their pages also say how often the file was opened."""
+        """All filters of a node, each with what is told of it and the bytes of its file; of banks,
+        how many keys they have: their pages also say how often the file was opened."""
         with httpx.Client(base_url=self.nodes[number].url, timeout=20) as http:
             listed: list[dict[str, Any]] = []
             cursor = ""
@@ -112,7 +112,7 @@ class Fleet:
                     break
                 cursor = f"?cursor={page['next']}"
             return {
-                one["name"]: (one, b"" if one["kind"] == "bank" else _file(http, one["name"]))
+                one["name"]: _bank(http, one) if one["kind"] == "bank" else (one, _file(http, one))
                 for one in listed
             }
 
@@ -150,8 +150,14 @@ class Fleet:
         ]
 
 
-def _file(http: httpx.Client, name: str) -> bytes:
-    return http.get(f"/filters/{quote(name, safe='')}/file").content
+def _file(http: httpx.Client, one: dict[str, Any]) -> bytes:
+    return http.get(f"/filters/{quote(one['name'], safe='')}/file").content
+
+
+def _bank(http: httpx.Client, one: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """What the list says of a bank's keys is not brought up to date by adds."""
+    told = http.get(f"/filters/{quote(one['name'], safe='')}").json()
+    return {**one, "items": None}, int(told["items"])
 
 
 def _difference(copies: list[dict[str, Any]]) -> str:
