@@ -12,8 +12,8 @@ from typing import Any
 
 from bloomery.building.rows import Rows
 from bloomery.errors import InvalidSource, NullKey, UnsupportedKey
-from bloomery.filters.exact import ExactSet, ExactSides
 from bloomery.filters.files import save
+from bloomery.filters.static import ExactSet, ExactSides
 from bloomery.types import Hasher, Nulls
 
 

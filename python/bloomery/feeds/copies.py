@@ -30,7 +30,7 @@ _TAG = "etag.json"
 _POLL = 0.05
 
 
-class Seen(NamedTuple):
+class SeenVersion(NamedTuple):
     """The highest version of which a manifest was accepted, and the SHA-256 of its body."""
 
     feed: str
@@ -81,12 +81,12 @@ class Copy:
             return None
         return manifest.unseal(data, self._keys)
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> SeenVersion | None:
         """The highest version that was ever accepted."""
         path = self.folder / SEEN
         try:
             members = json.loads(path.read_bytes())
-            return Seen(str(members["feed"]), int(members["version"]), str(members["body"]))
+            return SeenVersion(str(members["feed"]), int(members["version"]), str(members["body"]))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
@@ -135,7 +135,7 @@ class Copy:
         return hashlib.sha256((self.folder / manifest.NAME).read_bytes()).hexdigest()
 
 
-def seen_of(accepted: Manifest) -> Seen:
+def seen_of(accepted: Manifest) -> SeenVersion:
     """What is remembered of a manifest."""
     body = hashlib.sha256(accepted.body).hexdigest()
-    return Seen(accepted.feed, accepted.version, body)
+    return SeenVersion(accepted.feed, accepted.version, body)

@@ -29,24 +29,24 @@ class Readable(Protocol):
         """Up to so many bytes, as they come; none at the end."""
 
 
-class Fetched(NamedTuple):
+class FetchedFile(NamedTuple):
     """A manifest as a source gave it: no bytes if it is the one that the tag is of."""
 
     data: bytes | None
     etag: str | None
 
 
-class Source(Protocol):
+class FeedSource(Protocol):
     """What a feed is fetched from. A file that is not there is a FileNotFoundError."""
 
-    def manifest(self, etag: str | None) -> Fetched:
+    def manifest(self, etag: str | None) -> FetchedFile:
         """The manifest; nothing of it if it still is the one with this tag."""
 
     def file(self, file: FeedFile, target: Path, progress: Progress) -> None:
         """Write a file to a path: as many bytes as the manifest says, and no more."""
 
 
-def source_of(place: str | os.PathLike[str], timeout: float) -> Source:
+def source_of(place: str | os.PathLike[str], timeout: float) -> FeedSource:
     """The source for a URL or a folder."""
     text = os.fspath(place)
     if "://" not in text:
@@ -66,10 +66,10 @@ class FolderSource:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
 
-    def manifest(self, etag: str | None) -> Fetched:
+    def manifest(self, etag: str | None) -> FetchedFile:
         """The manifest, always."""
         with (self._folder / manifest.NAME).open("rb") as file:
-            return Fetched(file.read(manifest.MAX_BYTES + 1), None)
+            return FetchedFile(file.read(manifest.MAX_BYTES + 1), None)
 
     def file(self, file: FeedFile, target: Path, progress: Progress) -> None:
         """Copy a file."""
@@ -96,7 +96,7 @@ class HttpSource:
             opener.add_handler(handler)
         self._opener = opener
 
-    def manifest(self, etag: str | None) -> Fetched:
+    def manifest(self, etag: str | None) -> FetchedFile:
         """The manifest; nothing if the server says that it has not changed."""
         headers = {"If-None-Match": etag} if etag else {}
         try:
@@ -108,13 +108,13 @@ class HttpSource:
                     late()
                 if response.length and len(data) <= manifest.MAX_BYTES:
                     raise errors.ServerUnavailable(f"{self._url}: the server hung up")
-                return Fetched(data, response.headers.get("ETag"))
+                return FetchedFile(data, response.headers.get("ETag"))
         except _NotModified:
             if not etag:
                 raise errors.ServerUnavailable(
                     f"{self._url}: 304 without having been asked for it"
                 ) from None
-            return Fetched(None, etag)
+            return FetchedFile(None, etag)
 
     def file(self, file: FeedFile, target: Path, progress: Progress) -> None:
         """Download a file."""

@@ -20,7 +20,7 @@ from bloomery.feeds.delta import Delta
 from bloomery.feeds.incoming import incoming, is_whole, settle
 from bloomery.feeds.keys import PublicKey, trusted
 from bloomery.feeds.manifest import DeltaFile, FeedFile, Manifest
-from bloomery.feeds.sources import Progress, Source, source_of
+from bloomery.feeds.sources import FeedSource, Progress, source_of
 from bloomery.feeds.times import seconds, show_span
 from bloomery.feeds.urls import url_expressions
 from bloomery.filters import files as saved_filters
@@ -72,7 +72,7 @@ class Subscriber:
         self._timeout = seconds("timeout", timeout)
         self._keys = trusted(keys)
         self._place = None if source is None else os.fspath(source)
-        self._source: Source | None = None
+        self._source: FeedSource | None = None
         if source is not None:
             self._source = source_of(source, self._timeout)
         self._copy = Copy(folder, self._keys)
@@ -199,7 +199,7 @@ class Subscriber:
             return done
 
     def _follow(
-        self, source: Source, place: str, progress: Callable[[int, int], object] | None
+        self, source: FeedSource, place: str, progress: Callable[[int, int], object] | None
     ) -> tuple[Manifest, Update]:
         """Make the copy what the source has, if that may be; the folder is locked."""
         local = self._local()
@@ -270,7 +270,7 @@ class Subscriber:
 
     def _fetch(
         self,
-        source: Source,
+        source: FeedSource,
         new: Manifest,
         local: Manifest | None,
         progress: Callable[[int, int], object] | None,
@@ -303,7 +303,7 @@ class Subscriber:
 
     def _apply(
         self,
-        source: Source,
+        source: FeedSource,
         chain: tuple[DeltaFile, ...],
         base: Path,
         result: Path,

@@ -38,13 +38,12 @@ from bloomery.filters.bloom import BloomFilter
 from bloomery.filters.counting import CountingBloomFilter
 from bloomery.filters.cuckoo import CuckooFilter
 from bloomery.filters.deletable import DeletableBloomFilter
-from bloomery.filters.exact import ExactSet
 from bloomery.filters.filter import Filter, RemovingFilter
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from bloomery.filters.rotating import RotatingBloomFilter
 from bloomery.filters.saved import KINDS, SavedFilter
 from bloomery.filters.scalable import ScalableBloomFilter
-from bloomery.filters.static import StaticFilter
+from bloomery.filters.static import ExactSet, StaticFilter
 
 __all__ = [
     "COMMON_KINDS",

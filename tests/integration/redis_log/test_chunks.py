@@ -15,12 +15,12 @@ from bloomery.service.replication.redis_log.chunks import (
     read_chunks,
     write_chunks,
 )
-from bloomery.service.replication.redis_log.layout import CHUNK, Keys
+from bloomery.service.replication.redis_log.layout import CHUNK, LogKeys
 from integration.redis_log.writing import PREFIX, run, writer
 from integration.servers import RedisServer, StartRedis
 
 ID, OTHER = b"0123456789abcdef", b"another snapshot"
-KEYS = Keys(PREFIX)
+KEYS = LogKeys(PREFIX)
 
 
 def saved(server: RedisServer, data: bytes, id: bytes = ID) -> None:

@@ -7,11 +7,11 @@ import os
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Placed
 from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
-from bloomery.service.replication.redis_log.layout import Keys
+from bloomery.service.replication.redis_log.layout import LogKeys
 from integration.redis_log.writing import PREFIX, Writer, run, writer
 from integration.servers import RedisCluster, Sentinel
 
-LOG = Keys(PREFIX).log
+LOG = LogKeys(PREFIX).log
 
 
 async def appended(one: Writer, payload: bytes) -> Placed:

@@ -19,7 +19,7 @@ from bloomery.service.replication.redis_log.chunks import (
     write_chunks,
 )
 from bloomery.service.replication.redis_log.log import RedisLog
-from bloomery.service.replication.redis_log.scripts import Script
+from bloomery.service.replication.redis_log.scripts import LogScript
 from conftest import effort
 from integration.redis_log.writing import PREFIX, run
 from integration.servers import RedisServer
@@ -238,9 +238,9 @@ def test_a_broken_script_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With one condition left out, a script and its model part ways."""
-    script: Script = getattr(scripts, name)
+    script: LogScript = getattr(scripts, name)
     assert part in script.text
-    broken = Script(script.text.replace(part, instead), script.keys)
+    broken = LogScript(script.text.replace(part, instead), script.keys)
     monkeypatch.setattr(scripts, name, broken)
     for seed in range(10):
         redis_server.run("FLUSHALL")

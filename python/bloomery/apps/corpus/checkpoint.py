@@ -30,7 +30,7 @@ RESTART = "say --restart (restart=True) to begin anew"
 
 
 @dataclass
-class State:
+class CorpusState:
     """How far it has come."""
 
     base: str = ""
@@ -44,7 +44,7 @@ class State:
     figures: dict[str, Any] = field(default_factory=dict)  # of the filter, when it is over
 
 
-class Checkpoint:
+class CorpusCheckpoint:
     """The folder beside an output."""
 
     def __init__(self, out: Path, identity: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ class Checkpoint:
         """Keep all others out, until what is returned is closed."""
         return lock_folder(self.folder, "run of `bloomery corpus`")
 
-    def load(self) -> tuple[BloomFilter | None, State] | None:
+    def load(self) -> tuple[BloomFilter | None, CorpusState] | None:
         """Return the filter, if the run is not over, and how far it came; None if there is none."""
         try:
             content = json.loads(self._state.read_text("utf-8"))
@@ -67,7 +67,7 @@ class Checkpoint:
                 raise ValueError("its checksum is not that of its contents")
             identity, number, kept = content["identity"], content["filter"], content["state"]
             counts = {name: FileCounts(**one) for name, one in kept.pop("counts").items()}
-            state = State(counts=counts, **kept)
+            state = CorpusState(counts=counts, **kept)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as failure:
@@ -88,7 +88,7 @@ class Checkpoint:
         except FileNotFoundError:
             raise CorruptData(f"{path} is gone: {RESTART}") from None
 
-    def save(self, filter: BloomFilter | None, state: State) -> None:
+    def save(self, filter: BloomFilter | None, state: CorpusState) -> None:
         """Keep both; without a filter the run is over."""
         self._number += 1
         if filter is not None:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from bloomery import _native, sizing
 from bloomery.apps.corpus import estimate, files
-from bloomery.apps.corpus.checkpoint import RESTART, Checkpoint, State
+from bloomery.apps.corpus.checkpoint import RESTART, CorpusCheckpoint, CorpusState
 from bloomery.apps.corpus.comparison import By, Comparison, Unit, check_rate, comparison
-from bloomery.apps.corpus.files import CorpusFile, Reader, Writer
+from bloomery.apps.corpus.files import CorpusFile, DocumentReader, Writer
 from bloomery.apps.corpus.report import CorpusReport, FileCounts
 from bloomery.errors import IncompatibleFilters, InvalidParameter, InvalidSource
 from bloomery.filters import BloomFilter
@@ -36,7 +36,7 @@ _RUNS = 4  # a kept filter has room for this many inputs like the first
 
 
 @dataclass(frozen=True)
-class Progress:
+class DedupProgress:
     """How far a run is: bytes of the inputs, as they are on disk, and what was found in them."""
 
     position: int
@@ -68,7 +68,7 @@ def dedup(
     level: int | None = None,
     restart: bool = False,
     every: float = EVERY,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[DedupProgress], None] | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> CorpusReport:
     """Write the documents of JSONL files to a folder, without what came before.
@@ -116,12 +116,12 @@ def dedup(
         "against": [[str(file), file.size] for file in tests],
         "filter": None if filter is None else os.path.abspath(filter),
     }
-    point = Checkpoint(target, identity)
+    point = CorpusCheckpoint(target, identity)
     with point.lock():
         if restart:
             point.clear()
         run = _Run(target, compared, point, rate, corpus, warn or _warn)
-        run.options = _Options(not keep_duplicates, annotate, removed, skip_bad, level)
+        run.options = _DedupOptions(not keep_duplicates, annotate, removed, skip_bad, level)
         kept_filter = None if filter is None else Path(filter)
         run.begin(base, kept_filter, capacity, tests)
         run.go(threads or _cores(), every, progress)
@@ -139,7 +139,7 @@ def _cores() -> int:
 
 
 @dataclass(frozen=True)
-class _Options:
+class _DedupOptions:
     add: bool
     annotate: bool
     removed: bool
@@ -154,14 +154,14 @@ class _Stopped(Exception):
 class _Run:
     """From where the last run came to, to the end."""
 
-    options: _Options
+    options: _DedupOptions
     filter: BloomFilter
 
     def __init__(
         self,
         out: Path,
         compared: Comparison,
-        point: Checkpoint,
+        point: CorpusCheckpoint,
         rate: float,
         corpus: list[CorpusFile],
         warn: Callable[[str], None],
@@ -169,7 +169,7 @@ class _Run:
         self._out, self._compared, self._point = out, compared, point
         self._rate, self._corpus, self._warn = rate, corpus, warn
         self._splitter = compared.splitter()
-        self._state = State()
+        self._state = CorpusState()
         self._pending: deque[CorpusFile] = deque()
         self._began = time.monotonic()
         # One lock for the filter, as threads must ask it one after another; one for all counts.
@@ -277,7 +277,9 @@ class _Run:
 
     # -- the middle
 
-    def go(self, threads: int, every: float, progress: Callable[[Progress], None] | None) -> None:
+    def go(
+        self, threads: int, every: float, progress: Callable[[DedupProgress], None] | None
+    ) -> None:
         """Do all files, and keep how far it came now and then."""
         due = time.monotonic() + every
         while self._pending:
@@ -293,7 +295,7 @@ class _Run:
             ended = time.monotonic()
             due = ended + max(every, (ended - started) / _SHARE)
 
-    def _together(self, threads: int, progress: Callable[[Progress], None] | None) -> None:
+    def _together(self, threads: int, progress: Callable[[DedupProgress], None] | None) -> None:
         """Do files in several threads, until a checkpoint is due and all have ended theirs."""
         with ThreadPoolExecutor(threads, "bloomery-corpus") as pool:
             try:
@@ -312,12 +314,12 @@ class _Run:
             raise failures[0]
         self._stop = False
 
-    def _tell(self, progress: Callable[[Progress], None] | None) -> None:
+    def _tell(self, progress: Callable[[DedupProgress], None] | None) -> None:
         if progress is not None:
             with self._counting:
                 position = sum(self._positions.values())
                 found = self._seen.documents, self._seen.units_removed
-            progress(Progress(position, sum(file.size for file in self._corpus), *found))
+            progress(DedupProgress(position, sum(file.size for file in self._corpus), *found))
 
     def _work(self, tell: Callable[[], None] | None) -> None:
         """Do one file after another, until a checkpoint is due."""
@@ -371,7 +373,7 @@ class _Run:
         A chunk lives in the reader's buffer, so it ends with the step.
         """
         lines = 0
-        reader = Reader(file.path)
+        reader = DocumentReader(file.path)
         try:
             while not reader.final:
                 if self._stop:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bloomery import _native
-from bloomery.apps.corpus.files import CorpusFile, Reader
+from bloomery.apps.corpus.files import CorpusFile, DocumentReader
 
 _SAMPLES = 16
 _SAMPLE = 2 << 20
@@ -43,7 +43,7 @@ def _spread(files: Sequence[CorpusFile], total: int) -> list[CorpusFile]:
 
 def _sampled(file: CorpusFile, splitter: _native.CorpusSplitter) -> tuple[float, int]:
     """Return how many bytes of the file a sample is, and how many distinct keys it has."""
-    reader = Reader(file.path)
+    reader = DocumentReader(file.path)
     sample = bytearray()
     try:
         while len(sample) < _SAMPLE and not reader.final:

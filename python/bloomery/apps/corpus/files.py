@@ -80,7 +80,7 @@ def _packing(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-class Reader:
+class DocumentReader:
     """Chunks of whole lines, from one buffer."""
 
     def __init__(self, path: Path) -> None:

@@ -11,7 +11,7 @@ from bloomery.apps.revocation.verdicts import (
     UNCONFIRMED,
     Refusal,
     RevokedIds,
-    Verdict,
+    TokenVerdict,
     Verdicts,
     WhenStale,
 )
@@ -88,7 +88,7 @@ class AsgiRevocationMiddleware:
             return None
         verdict = self._verdicts.by_feed(token_id)
         confirm = self._verdicts.confirm
-        if verdict is Verdict.VALID or confirm is None:
+        if verdict is TokenVerdict.VALID or confirm is None:
             return self._verdicts.without_confirmation(verdict)
         try:
             answer = await _asked(confirm, token_id)

@@ -50,7 +50,7 @@ class Refusal(NamedTuple):
         return f"{self.description}\n".encode()
 
 
-class Verdict(enum.Enum):
+class TokenVerdict(enum.Enum):
     """What the feed says of a token's id."""
 
     VALID = "valid"  # definitely not on it
@@ -72,26 +72,28 @@ class Verdicts:
         self.confirm = None if confirm is None else check_function(confirm)
         self.counts: Counter[str] = Counter()
 
-    def by_feed(self, token_id: Any) -> Verdict:
+    def by_feed(self, token_id: Any) -> TokenVerdict:
         """What the feed says. A *no* of a stale one counts only if that is wanted."""
         try:
             if token_id in self._feed:
-                return Verdict.MAYBE
+                return TokenVerdict.MAYBE
             stale = bool(getattr(self._feed, "stale", False))
         except FeedUnavailable:
             stale = True
-        return Verdict.UNKNOWN if stale and not self._open else Verdict.VALID
+        return TokenVerdict.UNKNOWN if stale and not self._open else TokenVerdict.VALID
 
-    def without_confirmation(self, verdict: Verdict) -> Refusal | None:
+    def without_confirmation(self, verdict: TokenVerdict) -> Refusal | None:
         """The end of it, where there is no exact check."""
-        return self.end({Verdict.MAYBE: REVOKED, Verdict.UNKNOWN: UNCONFIRMED}.get(verdict))
+        return self.end(
+            {TokenVerdict.MAYBE: REVOKED, TokenVerdict.UNKNOWN: UNCONFIRMED}.get(verdict)
+        )
 
-    def by_confirmation(self, answer: Any, verdict: Verdict) -> Refusal | None:
+    def by_confirmation(self, answer: Any, verdict: TokenVerdict) -> Refusal | None:
         """The end of it, with the answer of the exact check: True, or what is true, is revoked. A
         guard's answer that its source did not confirm is none."""
         if not getattr(answer, "confirmed", True):
             return self.end(UNCONFIRMED)
-        if not answer and verdict is Verdict.MAYBE:
+        if not answer and verdict is TokenVerdict.MAYBE:
             self.counts["wrong_maybes"] += 1
         return self.end(REVOKED if answer else None)
 

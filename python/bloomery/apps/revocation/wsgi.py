@@ -10,7 +10,7 @@ from bloomery.apps.revocation.verdicts import (
     UNCONFIRMED,
     Refusal,
     RevokedIds,
-    Verdict,
+    TokenVerdict,
     Verdicts,
     WhenStale,
 )
@@ -64,7 +64,7 @@ class WsgiRevocationMiddleware:
             self._verdicts.counts["without_token"] += 1
             return None
         verdict = self._verdicts.by_feed(token_id)
-        if verdict is Verdict.VALID or self._verdicts.confirm is None:
+        if verdict is TokenVerdict.VALID or self._verdicts.confirm is None:
             return self._verdicts.without_confirmation(verdict)
         try:
             answer = self._verdicts.confirm(token_id)

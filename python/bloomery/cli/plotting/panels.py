@@ -16,7 +16,7 @@ _OVERFULL = 2.0  # times its capacity: how far a curve goes
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """Points of one figure, in order; nan where it is not known."""
 
     name: str
@@ -30,7 +30,7 @@ class Panel:
 
     title: str
     unit: Unit
-    lines: list[Line]
+    lines: list[PlotLine]
     limit: float | None = None
     now: tuple[float, float] | None = None
 
@@ -80,9 +80,9 @@ def of_samples(name: str, info: dict[str, Any], samples: list[dict[str, Any]]) -
         )
     times = [float(sample["at"]) for sample in samples]
 
-    def line(label: str, figure: str) -> Line:
+    def line(label: str, figure: str) -> PlotLine:
         values = (sample.get(figure) for sample in samples)
-        return Line(label, times, [math.nan if v is None else float(v) for v in values])
+        return PlotLine(label, times, [math.nan if v is None else float(v) for v in values])
 
     rate = info.get("error_rate")
     panels = [
@@ -128,7 +128,7 @@ def of_file(path: str) -> Drawing:
     rates = [plan.rate_after(x) for x in xs]
     ys = [math.nan if rate is None else rate for rate in rates]
     now = (float(count), float(facts["estimated_error_rate"]))
-    panel = Panel("wrong maybes", "rate", [Line("expected", xs, ys)], limit=rate, now=now)
+    panel = Panel("wrong maybes", "rate", [PlotLine("expected", xs, ys)], limit=rate, now=now)
     title = f"{path}, a filter of kind {kind} for {capacity:,} keys"
     return Drawing(title, "keys", [panel])
 

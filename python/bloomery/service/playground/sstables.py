@@ -12,7 +12,7 @@ from bloomery.service.playground.words import candidates
 _BITS, _HASHES = 16, 3
 
 
-class Table(NamedTuple):
+class SsTable(NamedTuple):
     """A sorted file and its filter."""
 
     name: str
@@ -20,10 +20,10 @@ class Table(NamedTuple):
     filter: BloomFilter
 
 
-def _table(name: str, rows: dict[str, str]) -> Table:
+def _table(name: str, rows: dict[str, str]) -> SsTable:
     filter = BloomFilter.with_shape(_BITS, _HASHES)
     filter.update(list(rows))
-    return Table(name, dict(sorted(rows.items())), filter)
+    return SsTable(name, dict(sorted(rows.items())), filter)
 
 
 TABLES = (

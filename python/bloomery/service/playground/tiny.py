@@ -23,7 +23,7 @@ _TRIES = 4_000  # words: some milliseconds
 Action = Literal["add", "remove"]
 
 
-class Step(NamedTuple):
+class TinyStep(NamedTuple):
     """Something done with a key."""
 
     action: Action
@@ -86,7 +86,7 @@ class _Counting(_Tiny):
         return "removed" if self.filter.discard(key) else "absent"
 
 
-class _Deletable(_Tiny):
+class _TinyDeletable(_Tiny):
     name = "deletable"
 
     def __init__(self) -> None:
@@ -115,14 +115,14 @@ class _Deletable(_Tiny):
 
 
 def play(
-    steps: Sequence[Step], asked: str | None, num_bits: int = 10, num_hashes: int = 3
+    steps: Sequence[TinyStep], asked: str | None, num_bits: int = 10, num_hashes: int = 3
 ) -> dict[str, Any]:
     """The four filters after these steps, and what they answer for a key, ready for JSON."""
     _check(steps, asked, num_bits, num_hashes)
     filters: list[_Tiny] = [
         _Classic(num_bits, num_hashes),
         _Counting(),
-        _Deletable(),
+        _TinyDeletable(),
         _Blocked(),
     ]
     present: list[str] = []  # keys that are in, each as often as it was added and not removed
@@ -139,7 +139,7 @@ def play(
     }
 
 
-def _done(tiny: _Tiny, step: Step, present: list[str]) -> str:
+def _done(tiny: _Tiny, step: TinyStep, present: list[str]) -> str:
     if step.action == "add":
         present.append(step.key)
         return "new" if tiny.filter.add(step.key) else "maybe there"
@@ -149,7 +149,7 @@ def _done(tiny: _Tiny, step: Step, present: list[str]) -> str:
 
 
 def _shown(
-    tiny: _Tiny, steps: Sequence[Step], results: list[str], asked: str | None
+    tiny: _Tiny, steps: Sequence[TinyStep], results: list[str], asked: str | None
 ) -> dict[str, Any]:
     keys = dict.fromkeys(step.key for step in steps)
     answer = None
@@ -197,7 +197,7 @@ def false_positive(filter: BloomFilter, keys: Sequence[str]) -> dict[str, Any] |
     return alone
 
 
-def _check(steps: Sequence[Step], asked: str | None, num_bits: int, num_hashes: int) -> None:
+def _check(steps: Sequence[TinyStep], asked: str | None, num_bits: int, num_hashes: int) -> None:
     if len(steps) > MOST_STEPS:
         raise errors.InvalidParameter(f"{len(steps)} steps are too many: at most {MOST_STEPS}")
     for key in (*(step.key for step in steps), *([] if asked is None else [asked])):

@@ -70,7 +70,7 @@ def _framed(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-class _Reader:
+class _DumpReader:
     """Frames of a stream that comes in pieces of any size."""
 
     def __init__(self, pieces: Iterator[bytes | memoryview]) -> None:
@@ -117,7 +117,7 @@ class _Reader:
 
 def load(pieces: Iterator[bytes | memoryview]) -> tuple[list[Entry], float, bytes]:
     """Return the filters of a stream, the time, and the ledger; CorruptData if it is none."""
-    reader = _Reader(pieces)
+    reader = _DumpReader(pieces)
     try:
         whole = reader.fields()
         entries = [_entry(reader) for _ in range(int(whole["filters"]))]
@@ -128,7 +128,7 @@ def load(pieces: Iterator[bytes | memoryview]) -> tuple[list[Entry], float, byte
         raise errors.CorruptData("a snapshot lacks what each has") from problem
 
 
-def _entry(reader: _Reader) -> Entry:
+def _entry(reader: _DumpReader) -> Entry:
     about = reader.fields()
     entry = Entry(
         int(about["id"]),
@@ -152,7 +152,7 @@ def _entry(reader: _Reader) -> Entry:
     return entry
 
 
-def _bank(reader: _Reader) -> Any:
+def _bank(reader: _DumpReader) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "bank")
         with path.open("wb") as file:

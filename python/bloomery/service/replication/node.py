@@ -341,14 +341,8 @@ class Node:
             # What was loaded is answered from now on, also if no entry changes it.
             cast("FilterReplica", self.core.replica).adopt()
             for action in actions:
-<<<<<<< HEAD
                 if not self.broken:  # else those who wait were told
                     self._do(action)
-=======
-                self._do(action)
-                if isinstance(action, m.Stop):  # those who wait were told
-                    return
->>>>>>> chaos
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)

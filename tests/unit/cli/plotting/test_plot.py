@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bloomery import BloomFilter, CuckooFilter, FilterBank, ScalableBloomFilter, StaticFilter
-from bloomery.cli.plotting.panels import Drawing, Line, Panel, of_file, show
+from bloomery.cli.plotting.panels import Drawing, Panel, PlotLine, of_file, show
 from bloomery.cli.plotting.text import draw
 from conftest import require
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_drawn(run: Run, one_line: OneLine, tmp_path: Path) -> No
 
 def test_asterisks_where_there_is_no_braille() -> None:
     """Only ASCII is drawn, gaps are gaps, and no line is wider than was asked for."""
-    line = Line("rate", [0.0, 1.0, 2.0, 3.0], [0.0, math.nan, 0.5, 1.0])
+    line = PlotLine("rate", [0.0, 1.0, 2.0, 3.0], [0.0, math.nan, 0.5, 1.0])
     drawing = Drawing("title", "keys", [Panel("rates", "rate", [line], limit=0.7, now=(2.0, 0.5))])
     text = draw(drawing, 60, 6, braille=False)
     drawn = text.partition("\n\n")[2].partition("\n")[2]

@@ -7,14 +7,14 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import InvalidParameter
 from bloomery.service.playground.sstables import TABLES, examples, read, tables
-from bloomery.service.playground.tiny import MOST_STEPS, Step, play
+from bloomery.service.playground.tiny import MOST_STEPS, TinyStep, play
 
 FRUIT = ("apple", "banana", "cherry")
 
 
-def added(*keys: str) -> list[Step]:
+def added(*keys: str) -> list[TinyStep]:
     """Steps that add these."""
-    return [Step("add", key) for key in keys]
+    return [TinyStep("add", key) for key in keys]
 
 
 def by_name(found: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_answers_agree_with_the_cells() -> None:
 
 def test_removing() -> None:
     """A counting filter removes one copy, a deletable one what met nobody, the others nothing."""
-    twice = [*added("apple", "apple", "banana"), Step("remove", "apple")]
+    twice = [*added("apple", "apple", "banana"), TinyStep("remove", "apple")]
     found = by_name(play(twice, "apple"))
     assert found["counting"]["results"][-1] == "removed"
     assert found["counting"]["answer"]["maybe"]
@@ -73,17 +73,21 @@ def test_removing() -> None:
     for name in ("classic", "blocked"):
         assert found[name]["results"][-1] == "cannot"
         assert found[name]["answer"]["maybe"]
-    once = by_name(play([*added("apple"), Step("remove", "apple")], "apple"))
+    once = by_name(play([*added("apple"), TinyStep("remove", "apple")], "apple"))
     for name in ("counting", "deletable"):
         assert once[name]["results"][-1] == "removed"
         assert not once[name]["answer"]["maybe"]
         assert not any(once[name]["cells"])
-    assert by_name(play([Step("remove", "kiwi")], None))["counting"]["results"] == ["absent"]
+    assert by_name(play([TinyStep("remove", "kiwi")], None))["counting"]["results"] == ["absent"]
 
 
 def test_keys_that_are_present() -> None:
     """Those added and not removed as often."""
-    steps = [*added("apple", "apple", "fig"), Step("remove", "fig"), Step("remove", "apple")]
+    steps = [
+        *added("apple", "apple", "fig"),
+        TinyStep("remove", "fig"),
+        TinyStep("remove", "apple"),
+    ]
     assert play(steps, None)["present"] == ["apple"]
 
 
@@ -98,7 +102,7 @@ def test_keys_that_are_present() -> None:
         ([], None, 129, 3),
     ],
 )
-def test_what_is_refused(steps: list[Step], asked: str | None, bits: int, hashes: int) -> None:
+def test_what_is_refused(steps: list[TinyStep], asked: str | None, bits: int, hashes: int) -> None:
     """Too much, or too large."""
     with pytest.raises(InvalidParameter):
         play(steps, asked, bits, hashes)

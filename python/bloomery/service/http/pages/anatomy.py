@@ -29,7 +29,7 @@ def anatomy(filter: Any) -> dict[str, Any]:
         return {"cells": [], "of": of, "sampled": 1.0, "parts": parts, "named": named}
     sections = [memoryview(one).cast("B") for one in internals.sections(filter)]
     if kind in _TABLES:
-        of, table = "slots", _Table.of(filter)
+        of, table = "slots", _SlotTable.of(filter)
         cells, sampled = _heat_of_slots(sections[0], table)
         if kind == "rotating":
             parts, named = _generations(filter, sections[0], table), "generations"
@@ -74,7 +74,7 @@ def _nonzero(line: memoryview, width: int) -> float:
     return sum(bool(byte & 15) + bool(byte >> 4) for byte in line) / (2 * len(line))
 
 
-def _heat_of_slots(body: memoryview, table: _Table) -> tuple[list[float], float]:
+def _heat_of_slots(body: memoryview, table: _SlotTable) -> tuple[list[float], float]:
     many = max(1, 8 * _LINE // table.width)
     step = max(1, -(-table.slots // (CELLS * many))) * many
     starts = range(0, table.slots, step)
@@ -99,7 +99,7 @@ def _layers(layers: list[memoryview], share: Callable[[memoryview], float]) -> l
     return rows
 
 
-def _generations(filter: Any, body: memoryview, table: _Table) -> list[dict[str, Any]]:
+def _generations(filter: Any, body: memoryview, table: _SlotTable) -> list[dict[str, Any]]:
     """How the keys are spread over generations, the current one first, by a sample of slots."""
     facts = internals.facts(filter)
     many, ages = int(facts["generations"]), dict[int, int]()
@@ -121,7 +121,7 @@ def _generations(filter: Any, body: memoryview, table: _Table) -> list[dict[str,
     ]
 
 
-class _Table(NamedTuple):
+class _SlotTable(NamedTuple):
     """A table of fingerprints, by the numbers of its header."""
 
     per_pair: int  # slots of two buckets
@@ -134,7 +134,7 @@ class _Table(NamedTuple):
     mark: int  # of the current generation
 
     @classmethod
-    def of(cls, filter: Any) -> _Table:
+    def of(cls, filter: Any) -> _SlotTable:
         """Read it from the header that a file would have."""
         head = internals.header(filter)
         word, last = (int.from_bytes(head[at : at + 8], "little") for at in (64, 104))
@@ -213,7 +213,7 @@ def _bit_of_cell(cell: int, regions: int) -> int:
 
 def _fingerprints(filter: Any, key: Any) -> Iterator[dict[str, Any]]:
     """The slots of the key's two buckets: one that holds its fingerprint answers *maybe*."""
-    table, body = _Table.of(filter), memoryview(internals.sections(filter)[0]).cast("B")
+    table, body = _SlotTable.of(filter), memoryview(internals.sections(filter)[0]).cast("B")
     hash = BloomFilter(1, hasher=filter.hasher, seed=filter.seed).hash_of(key)
     for bucket, is_its in table.buckets_of(hash):
         for slot in table.slots_of(bucket):

@@ -55,7 +55,7 @@ async def show_playground(request: Request, user: User | None) -> Response:
 async def play(request: Request, game: Annotated[_Game, Body()]) -> Response:
     """The tiny filters after some steps, and what they answer."""
     frame.require_dashboard(request)
-    steps = [tiny.Step(step.action, step.key) for step in game.steps]
+    steps = [tiny.TinyStep(step.action, step.key) for step in game.steps]
     return ApiResponse(tiny.play(steps, game.asked, game.bits, game.hashes))
 
 

@@ -19,8 +19,8 @@ from bloomery.service.replication.redis_log.layout import (
     CHUNK,
     CHUNK_HEAD,
     MOST_CHUNKS,
-    Description,
-    Keys,
+    LogKeys,
+    SnapshotDescription,
     chunk_checksum,
 )
 
@@ -44,7 +44,7 @@ def write_chunks(
 ) -> int:
     """Write a snapshot's bytes, given in parts of any size; return how many. StoreUnavailable if
     Redis does not answer, StoreRefused if it is full or otherwise unwilling."""
-    keys = Keys(prefix)
+    keys = LogKeys(prefix)
     number, size, checksum = 0, 0, 0
     with _client(url, keys, timeout) as client, _connection(client, keys) as connection:
         try:
@@ -60,7 +60,9 @@ def write_chunks(
                 connection.read_response()
                 number, size = number + 1, size + len(data)
                 checksum = zlib.crc32(head, checksum)
-            client.set(keys.description(id), Description(number, size, checksum).to_bytes(), ex=ttl)
+            client.set(
+                keys.description(id), SnapshotDescription(number, size, checksum).to_bytes(), ex=ttl
+            )
         except BaseException:
             # A Redis that is full would keep what nobody reads for an hour.
             _drop(client, [keys.part(id, one) for one in range(number + 1)])
@@ -78,13 +80,13 @@ def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> I
     """Read a snapshot's bytes, each chunk verified. SnapshotDamaged if some are missing or others
     (also after the first have been returned: what they made is worth nothing then);
     StoreUnavailable if Redis does not answer."""
-    keys = Keys(prefix)
+    keys = LogKeys(prefix)
     with _client(url, keys, timeout) as client:
         data = client.getrange(keys.description(id), 0, _LONGEST_DESCRIPTION)
         if not data:
             raise SnapshotDamaged("a snapshot is not in Redis")
         try:
-            whole = Description.from_bytes(data)
+            whole = SnapshotDescription.from_bytes(data)
         except errors.CorruptData as problem:
             raise SnapshotDamaged(str(problem)) from None
         names = [keys.part(id, number) for number in range(whole.chunks)]
@@ -136,7 +138,7 @@ def _sizes(client: Any, names: list[bytes]) -> list[int]:
 
 
 def _values(
-    client: Any, keys: Keys, names: list[bytes], sizes: list[int]
+    client: Any, keys: LogKeys, names: list[bytes], sizes: list[int]
 ) -> Iterator[bytes | bytearray]:
     """Values of known lengths, each asked for some time before it is wanted; SnapshotDamaged if one
     has another length by now."""
@@ -191,7 +193,7 @@ def _received(sock: socket.socket, size: int) -> bytearray:
 
 
 @contextmanager
-def _connection(client: Any, keys: Keys) -> Iterator[Any]:
+def _connection(client: Any, keys: LogKeys) -> Iterator[Any]:
     """A connection to the server that has the keys."""
     if hasattr(client, "get_node_from_key"):
         client = client.get_redis_connection(client.get_node_from_key(keys.log.decode()))
@@ -205,7 +207,7 @@ def _connection(client: Any, keys: Keys) -> Iterator[Any]:
 
 
 @contextmanager
-def _client(url: str, keys: Keys, timeout: float) -> Iterator[Any]:
+def _client(url: str, keys: LogKeys, timeout: float) -> Iterator[Any]:
     """A client of redis-py, whose errors are ours."""
     redis: RedisClient = redis_client(url, "log", for_asyncio=False, timeout=timeout, retries=1)
     exceptions = redis.module.exceptions

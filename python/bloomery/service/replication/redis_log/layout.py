@@ -31,7 +31,7 @@ _LARGEST = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class LogKeys:
     """The names of what is in Redis."""
 
     prefix: str
@@ -154,7 +154,7 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class SnapshotDescription:
     """What a snapshot consists of."""
 
     chunks: int
@@ -167,7 +167,7 @@ class Description:
         return _HEAD.pack(_DESCRIPTION, zlib.crc32(body)) + body
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Description:
+    def from_bytes(cls, data: bytes) -> SnapshotDescription:
         """Return the description of such bytes; CorruptData if they are none."""
         body = _body(data, _DESCRIPTION, "description of a snapshot")
         if len(body) != _PARTS.size:

@@ -22,7 +22,7 @@ class LinkLost(Exception):
     """No answer: nobody knows whether it was done."""
 
 
-class _Question(NamedTuple):
+class _LogQuestion(NamedTuple):
     """Commands that were sent at once."""
 
     expected: int
@@ -30,13 +30,13 @@ class _Question(NamedTuple):
     answered: asyncio.Future[list[Any]]
 
 
-class _Exchange(asyncio.Protocol):
+class _LogExchange(asyncio.Protocol):
     """Questions on a connection, answered in their order."""
 
     def __init__(self, writer: asyncio.StreamWriter, reader: Any) -> None:
         self._reader = reader
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_Question] = deque()
+        self._waiting: deque[_LogQuestion] = deque()
         self._writer = writer  # closes the transport when it is collected
         self._transport: Any = writer.transport
         self.ended = False
@@ -44,7 +44,7 @@ class _Exchange(asyncio.Protocol):
         self.heard = 0.0  # when something came, by the loop's clock
         self._transport.set_protocol(self)
 
-    def ask(self, data: bytes, question: _Question) -> None:
+    def ask(self, data: bytes, question: _LogQuestion) -> None:
         """Send packed commands."""
         self._waiting.append(question)
         self._transport.write(data)
@@ -72,7 +72,7 @@ class _Exchange(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
-    def overdue(self, question: _Question, seconds: float) -> None:
+    def overdue(self, question: _LogQuestion, seconds: float) -> None:
         """End it, unless the answer is coming: a long one by a slow network takes its time, and
         would not be shorter the next time."""
         if question.answered.done():
@@ -95,7 +95,7 @@ class _Exchange(asyncio.Protocol):
                 answered.set_exception(LinkLost(why))
 
 
-class Link:
+class LogLink:
     """One connection, made when it is first used and again after each loss."""
 
     def __init__(self, redis: RedisClient, key: bytes, timeout: float) -> None:
@@ -105,7 +105,7 @@ class Link:
         self._redis, self._key, self._timeout = redis, key.decode(), timeout
         self._pack: Callable[[Any], bytes] = hiredis.pack_command
         self._parser = hiredis.Reader
-        self._exchange: _Exchange | None = None
+        self._exchange: _LogExchange | None = None
         self._again = False  # was a connection tried before?
         self._connecting = asyncio.Lock()
 
@@ -117,7 +117,7 @@ class Link:
         if exchange is None or exchange.ended:
             exchange = await self._connected()
         loop = asyncio.get_running_loop()
-        question = _Question(len(commands), [], loop.create_future())
+        question = _LogQuestion(len(commands), [], loop.create_future())
         data = [self._pack(command) for command in commands]
         exchange.ask(data[0] if len(data) == 1 else b"".join(data), question)
         seconds = self._timeout + longer
@@ -130,7 +130,7 @@ class Link:
         finally:
             timer.cancel()
 
-    async def _connected(self) -> _Exchange:
+    async def _connected(self) -> _LogExchange:
         async with self._connecting:
             exchange = self._exchange
             if exchange is None or exchange.ended:
@@ -141,7 +141,7 @@ class Link:
                 self._exchange = exchange
             return exchange
 
-    async def _connect(self) -> _Exchange:
+    async def _connect(self) -> _LogExchange:
         client, again = self._redis.client, self._again
         self._again = True
         if self._redis.cluster:
@@ -161,7 +161,7 @@ class Link:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        return _Exchange(writer, self._parser())
+        return _LogExchange(writer, self._parser())
 
     def _describe(self, problem: Exception) -> str:
         return self._redis.describe(problem).removeprefix(f"Redis at {self._redis.place}: ")

@@ -14,7 +14,7 @@ from bloomery.service.replication.redis_log import scripts
 from bloomery.service.replication.redis_log.layout import (
     MOST_ENTRY,
     MOST_MANIFEST,
-    Keys,
+    LogKeys,
     manifest_bytes,
     mark,
     placed,
@@ -23,8 +23,8 @@ from bloomery.service.replication.redis_log.layout import (
     tag,
     written,
 )
-from bloomery.service.replication.redis_log.link import Command, Link, LinkLost
-from bloomery.service.replication.redis_log.scripts import Script
+from bloomery.service.replication.redis_log.link import Command, LinkLost, LogLink
+from bloomery.service.replication.redis_log.scripts import LogScript
 
 LogAction: TypeAlias = m.Fetch | m.Append | m.PutBack | m.ReadManifest | m.SwapManifest | m.Restore
 _MOST_BYTES = 4 << 20  # in one answer, or put back at once; a single entry may be larger
@@ -60,10 +60,10 @@ class RedisLog:
         """`timeout`: seconds for an answer, with those for replicas (half of it, at most) included.
         `wait`: seconds that a fetch waits for news; twice that must be less than `max_lag`.
         `most_entries`: in one answer."""
-        self._keys = Keys(prefix)
+        self._keys = LogKeys(prefix)
         self._redis = redis_client(url, "log", for_asyncio=True, timeout=timeout, retries=0)
         self._writes, self._reads, self._news = (
-            Link(self._redis, self._keys.log, timeout) for _ in range(3)
+            LogLink(self._redis, self._keys.log, timeout) for _ in range(3)
         )
         self._min_replicas, self._wait = min_replicas, wait
         self._limits = (most_entries, _MOST_BYTES)
@@ -135,7 +135,7 @@ class RedisLog:
         await self._one(link, command, longer=self._wait)
         return await self._fetched(link, action)
 
-    async def _fetched(self, link: Link, action: m.Fetch) -> m.Fetched:
+    async def _fetched(self, link: LogLink, action: m.Fetch) -> m.Fetched:
         reply, role = await self._script(
             link, scripts.FETCH, self._asked(action.after), then=(b"ROLE",)
         )
@@ -202,14 +202,14 @@ class RedisLog:
             return b"", b"", *self._limits
         return written(after.position), tag(after), *self._limits
 
-    async def _run(self, link: Link, script: Script, *arguments: bytes) -> Any:
+    async def _run(self, link: LogLink, script: LogScript, *arguments: bytes) -> Any:
         reply, _ = await self._script(link, script, arguments)
         return reply
 
     async def _script(
         self,
-        link: Link,
-        script: Script,
+        link: LogLink,
+        script: LogScript,
         arguments: Sequence[bytes | int],
         then: Command | None = None,
     ) -> tuple[Any, Any]:
@@ -222,7 +222,7 @@ class RedisLog:
             replies = await link.ask((b"EVAL", script.text, *rest), *behind)
         return self._checked(replies[0]), replies[-1]
 
-    async def _one(self, link: Link, command: Command, longer: float = 0.0) -> Any:
+    async def _one(self, link: LogLink, command: Command, longer: float = 0.0) -> Any:
         return self._checked((await link.ask(command, longer=longer))[0])
 
     def _checked(self, reply: Any) -> Any:

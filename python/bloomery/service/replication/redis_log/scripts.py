@@ -16,7 +16,7 @@ from hashlib import sha1
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class LogScript:
     """A script, and the name by which Redis knows it once it was there."""
 
     text: bytes
@@ -74,7 +74,7 @@ local function with_end(reply, whole)
 end
 """
 
-FETCH = Script(
+FETCH = LogScript(
     b"""
 if redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2] and redis.call('EXISTS', KEYS[1]) == 1 then
   return {1, ARGV[1], ARGV[2]}
@@ -86,7 +86,7 @@ end
 
 # ARGV: as above, and the entry. Replies {2, position, '', entries between the mark and it}; 3: not
 # all of those; or what a fetch replies, and nothing is appended.
-APPEND = Script(
+APPEND = LogScript(
     b"""
 if redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2] then
   local id = redis.call('XADD', KEYS[1], 'NOMKSTREAM', '*', 'e', ARGV[5])
@@ -112,7 +112,7 @@ return reply
 )
 
 # ARGV: position and tag of the mark that the stream must end with; then positions and entries.
-PUT_BACK = Script(
+PUT_BACK = LogScript(
     b"""
 local log, last = KEYS[1], KEYS[3]
 local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
@@ -168,7 +168,7 @@ end
 
 # ARGV: the newest snapshot as it was read (none: ''), the manifest, the ids that it names; of the
 # first one the position and tag; before which position to trim (nowhere: '').
-SWAP = Script(
+SWAP = LogScript(
     _SNAPSHOTS
     + b"""
 local old, id = named(), string.sub(ARGV[3], 1, 32)
@@ -187,7 +187,7 @@ return 1
 )
 
 # ARGV: the manifest, the ids that it names, the position and bytes of the first one's last entry.
-RESTORE = Script(
+RESTORE = LogScript(
     _SNAPSHOTS
     + b"""
 local id = string.sub(ARGV[2], 1, 32)

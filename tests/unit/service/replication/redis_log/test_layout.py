@@ -13,7 +13,7 @@ from bloomery import errors
 from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed, Position
 from bloomery.service.replication.core.messages import Manifest, Snapshot
 from bloomery.service.replication.redis_log import layout
-from bloomery.service.replication.redis_log.layout import Description, Keys
+from bloomery.service.replication.redis_log.layout import LogKeys, SnapshotDescription
 
 _U64 = st.integers(0, 2**64 - 1)
 _EIGHT = st.binary(min_size=8, max_size=8)
@@ -54,7 +54,7 @@ def test_damage_of_a_manifest_is_seen(manifest: Manifest, data: st.DataObject) -
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     """Whatever it is, it is refused by an error of ours."""
-    for read in (layout.read_manifest, Description.from_bytes):
+    for read in (layout.read_manifest, SnapshotDescription.from_bytes):
         with pytest.raises(errors.CorruptData):
             read(data)
     with pytest.raises(errors.CorruptData):
@@ -65,8 +65,8 @@ def test_any_bytes(data: bytes) -> None:
 def test_a_description(chunks: int, checksum: int, data: st.DataObject) -> None:
     """It is read as it was written; scripts find the count where they look for it."""
     size = data.draw(st.integers(0, chunks * layout.CHUNK))
-    made = Description(chunks, size, checksum).to_bytes()
-    assert Description.from_bytes(made) == Description(chunks, size, checksum)
+    made = SnapshotDescription(chunks, size, checksum).to_bytes()
+    assert SnapshotDescription.from_bytes(made) == SnapshotDescription(chunks, size, checksum)
     assert struct.unpack_from("<I", made, 8) == (chunks,)
 
 
@@ -76,7 +76,7 @@ def test_a_description(chunks: int, checksum: int, data: st.DataObject) -> None:
 def test_impossible_sizes(sizes: tuple[int, int]) -> None:
     """They are refused before anything is made for them."""
     with pytest.raises(errors.CorruptData, match="impossible"):
-        Description.from_bytes(Description(*sizes, 0).to_bytes())
+        SnapshotDescription.from_bytes(SnapshotDescription(*sizes, 0).to_bytes())
 
 
 @given(PLACED)
@@ -107,14 +107,14 @@ def test_what_is_no_mark() -> None:
 
 def test_keys_have_one_hash_tag() -> None:
     """So that a cluster has them at one node."""
-    keys = Keys("bloomery:1")
+    keys = LogKeys("bloomery:1")
     id = bytes(15) + b"\1"
     names = [keys.log, keys.manifest, keys.last, keys.description(id), keys.part(id, 3)]
     assert all(name.startswith(b"{bloomery:1}:") for name in names)
     assert keys.part(id, 3) == b"{bloomery:1}:chunk:" + b"0" * 31 + b"1:3"
     for prefix in ("", "a{b", "a}b"):
         with pytest.raises(errors.InvalidParameter):
-            Keys(prefix)
+            LogKeys(prefix)
 
 
 def test_golden() -> None:
@@ -122,7 +122,7 @@ def test_golden() -> None:
     entry = LogEntry(b"node-one", 7, 3, Kind.WRITE, b"payload", Position(1, 2), 4, 5)
     snapshot = Snapshot(b"0123456789abcdef", Placed(Position(8, 9), entry), 10)
     assert zlib.crc32(layout.manifest_bytes(Manifest((snapshot,)))) == MANIFEST
-    assert Description(3, 10_000_000, 77).to_bytes().hex() == DESCRIPTION
+    assert SnapshotDescription(3, 10_000_000, 77).to_bytes().hex() == DESCRIPTION
 
 
 MANIFEST = 665805961
