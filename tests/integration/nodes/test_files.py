@@ -1,0 +1,60 @@
+"""Files and dumps through nodes: what is put in at one is taken out at the other, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from bloomery import BloomFilter, CountingBloomFilter, StaticFilter
+from bloomery import open as open_filter
+from integration.nodes.conftest import StartFleet
+from integration.servers import RedisServer, wait_until
+
+KEYS = [f"key-{number}" for number in range(2000)]
+BINARY = {"content-type": "application/octet-stream"}
+
+
+def _made() -> dict[str, Any]:
+    bloom, counting = BloomFilter(1_000_000, 0.01), CountingBloomFilter(10_000)
+    bloom.update(KEYS)
+    counting.update(KEYS)
+    return {"bloom": bloom, "counting": counting, "static": StaticFilter.build(KEYS)}
+
+
+@pytest.mark.slow
+def test_files_go_in_and_out(start_fleet: StartFleet, redis_server: RedisServer) -> None:
+    """A file of any kind, also of megabytes, in several entries of the log; it replaces another; a
+    node that comes later has it too. RedisBloom's own dumps, in chunks, as well."""
+    fleet = start_fleet(redis_server.url, nodes=2)
+    one, other = (httpx.Client(base_url=node.url, timeout=60) for node in fleet.nodes)
+    with one, other, fleet.client(0) as here, fleet.client(1) as there:
+        for name, made in _made().items():
+            data = made.to_bytes()
+            put = one.put(f"/filters/{name}/file", content=data, headers=BINARY)
+            assert put.status_code == 201, put.text
+            again = other.put(f"/filters/{name}/file?replace=true", content=data, headers=BINARY)
+            assert again.status_code == 200, again.text
+            assert wait_until(
+                lambda name=name, data=data: one.get(f"/filters/{name}/file").content == data  # type: ignore[misc]
+            )
+            assert other.get(f"/filters/{name}/file").content == data
+        here.execute_command("CONFIG", "SET", "bf-layout", "redisbloom")
+        here.execute_command("BF.RESERVE", "theirs", 0.01, 1000)
+        here.execute_command("BF.MADD", "theirs", *KEYS)
+        iterator, data = 0, b""
+        while True:
+            iterator, data = here.execute_command("BF.SCANDUMP", "theirs", iterator)
+            if not iterator:
+                break
+            there.execute_command("BF.LOADCHUNK", "loaded", iterator, data)
+        assert wait_until(lambda: all(here.execute_command("BF.MEXISTS", "loaded", *KEYS)))
+        fleet.nodes[1].kill()
+        fleet.nodes[1].start()
+        for name in ("bloom", "counting", "static", "theirs", "loaded"):
+            assert fleet.answers(name, KEYS) == [0, 0], name
+        kept = httpx.get(f"{fleet.nodes[1].url}/filters/static/file").content
+    path = fleet.folder / "static.bloom"
+    path.write_bytes(kept)
+    assert open_filter(path) == _made()["static"]
