@@ -1,4 +1,5 @@
-"""How fast a node has its copy: a snapshot of 1 GiB in Redis, until it is ready."""
+"""How fast a node has its copy: a snapshot of 1 GiB in Redis, until it is ready; and
+`to_local` of a filter in Redis."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from benchmarks.cluster.stage import Stage, stage
 from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
-from benchmarks.timing import progress
+from benchmarks.timing import progress, quiet
 from bloomery import sizing
+from bloomery.integrations.redis import RedisFilter
 
 LEAST = 500.0  # MB/s
 ERROR_RATE = 0.01
@@ -46,6 +48,7 @@ def run(settings: Settings) -> list[Record]:
         empty = [there.timed() for _ in range(settings.cluster_loads)]
         nbytes = _fill(there, settings.cluster_load_bytes)
         fresh, given, new = [], [], []
+        local = [_to_local(there, nbytes) for _ in range(settings.cluster_loads)]
         for number in range(settings.cluster_loads):
             progress.step(f"cluster: loading, round {number + 1} of {settings.cluster_loads}")
             time.sleep(_SETTLED)
@@ -60,6 +63,7 @@ def run(settings: Settings) -> list[Record]:
         _record("a node, until it is ready", nbytes, median(given) - off, off),
         _record("a node, in memory new to this machine", nbytes, median(fresh) - off, off),
         _record("new memory alone, written once a page", nbytes, median(new), 0.0),
+        _record("RedisFilter.to_local", nbytes, median(local), 0.0),
     ]
 
 
@@ -84,6 +88,18 @@ def _fill(there: Stage, wanted: int) -> int:
         wire.call("SAVE")
     node.stop()
     return wanted
+
+
+def _to_local(there: Stage, nbytes: int) -> float:
+    """Seconds for a copy of a filter of about so many bytes in Redis itself."""
+    capacity = sizing.solve(memory=nbytes, error_rate=ERROR_RATE).capacity
+    with RedisFilter.create(there.url, "copied", capacity, ERROR_RATE) as one, quiet():
+        began = time.perf_counter()
+        made = one.to_local()
+        taken = time.perf_counter() - began
+        del made
+        one.delete()
+    return taken
 
 
 def _record(what: str, nbytes: int, seconds: float, empty: float) -> Record:
