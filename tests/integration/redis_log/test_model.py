@@ -48,7 +48,8 @@ class Both:
         if chance < 0.9 and self.known:
             return self.random.choice(self.known[-40:]).mark
         if chance < 0.95 and self.known:
-            return self.random.choice(self.known).mark._replace(attempt=2**40)
+            known = self.random.choice(self.known).mark
+            return Mark(known.position, known.node, 2**40)
         return None
 
     def entry(self) -> LogEntry:
@@ -86,9 +87,9 @@ class Both:
         end = self.model.end or self.known[0].mark
         chance = self.random.random()
         if chance < 0.1:  # another entry there
-            end = end._replace(attempt=2**40)
+            end = Mark(end.position, end.node, 2**40)
         elif chance < 0.2:  # the same elsewhere
-            end = end._replace(position=Position(end.position.ms - 1, 0))
+            end = Mark(Position(end.position.ms - 1, 0), end.node, end.attempt)
         elif chance < 0.3:
             end = self.random.choice(self.known).mark
         lost = [one for one in self.known if one.position > end.position]
