@@ -18,6 +18,7 @@ from simulation.checker import Violation
 from simulation.model import ModelReplica
 from simulation.store import Store
 from simulation.world import (
+    OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
@@ -205,7 +206,7 @@ CORES = [
     (AnswersFromAnyCopy, OFTEN_CUT, OPTIONS),
     (ForgetsWhatItAcknowledged, OFTEN_LOST, OPTIONS),
     (WritesBeforeItRepeats, OFTEN_LOST, OPTIONS),
-    (RepeatsWhatTakesAway, OFTEN_LOST, UNSETTLED),
+    (RepeatsWhatTakesAway, OFTEN_CLEARED, UNSETTLED),
     (DecidesWithoutTheLease, OFTEN_PAUSED, OPTIONS),
     (BeginsWithNothing, OFTEN_EMPTY, SOON_FORGOTTEN),
     (TrimsBehindTheNewest, OFTEN_DAMAGED, OPTIONS),
