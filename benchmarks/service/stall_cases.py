@@ -139,6 +139,7 @@ for _of, *_words in (
     ("WATCH",),
     ("BF.MERGE", "large"),
     ("BF.LOOKUP", "large"),
+    ("BF.FORGET", "large"),
     ("INFO",),
     ("COMMAND INFO",),
     ("COMMAND DOCS",),
@@ -163,6 +164,7 @@ for _of, _arguments in {
     "BF.DEL": "counting 000000000001",
     "BF.EXISTS": "large a",
     "BF.INFO": "large",
+    "BF.NODES": "",
     "BF.POLICY": "large",
     "BF.REBUILD": "large",
     "BF.UNBIND": "large",
@@ -567,6 +569,30 @@ asked("GET /healthz", "one", "/healthz")
 asked("GET /readyz", "one", "/readyz")
 asked("GET /alerts", "all", "/alerts")
 asked("GET /openapi.json", "one", "/openapi.json")
+asked("GET /nodes", "all", "/nodes")
+asked("GET /bloomery.js", "one", "/bloomery.js")
+asked("POST /filters/{name}/forget", "many keys", "/filters/large/forget", _body("strings"))
+
+
+def _key_body(stage: Stage) -> bytes:
+    return b'{"key":"alice"}'
+
+
+# The pages of the server, and what they ask for.
+_PAGES = ("/", "/docs", "/ui/filters", "/ui/login", "/ui/nodes", "/ui/planner", "/ui/playground")
+for _path in _PAGES:
+    asked(f"GET {_path}", "one", _path)
+for _path in ("session", "data/audit", "data/filters", "data/health", "data/planner"):
+    asked(f"GET /ui/{_path}", "one", f"/ui/{_path}")
+asked("GET /ui/data/planner/kind", "one", "/ui/data/planner/kind?kind=bloom")
+asked("GET /ui/static/{digest}/{file}", "one that is not there", "/ui/static/0/none.js")
+asked("GET /ui/filters/{name}", "large", "/ui/filters/large")
+asked("GET /ui/data/filters/{name}", "large", "/ui/data/filters/large")
+for _path in ("anatomy", "series"):
+    asked(f"GET /ui/data/filters/{{name}}/{_path}", "large", f"/ui/data/filters/large/{_path}")
+asked("POST /ui/data/filters/{name}/test", "one key", "/ui/data/filters/large/test", _key_body)
+for _path in ("data/playground", "data/playground/read", "login", "logout"):
+    asked(f"POST /ui/{_path}", "a body of another kind", f"/ui/{_path}", _key_body)
 
 
 @case("POST /filters/{name}/clear", "large")

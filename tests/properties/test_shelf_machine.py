@@ -16,6 +16,7 @@ from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.log import Log
+from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 from conftest import effort
 from unit.service.durability.serving import SETTINGS
@@ -43,7 +44,7 @@ class ShelfMachine(RuleBasedStateMachine):
     def do(self, operation: Any, *arguments: Any, **options: Any) -> None:
         """Do a command, which may be refused."""
         try:
-            operation(*arguments, **options)
+            eagerly(operation(*arguments, **options))
         except errors.BloomeryError:
             return
 

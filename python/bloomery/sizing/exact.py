@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import bloomery._native as _native
 from bloomery.errors import InvalidParameter
@@ -29,8 +28,7 @@ MIN_EXACT_RATE = 2.0**-32
 _MAX_WIDTH = 40
 
 
-@dataclass(frozen=True)
-class ExactPlan:
+class ExactPlan(NamedTuple):
     """An exact set's size: its two levels, and what it is measured by."""
 
     members: int
@@ -69,7 +67,7 @@ class ExactPlan:
     def as_dict(self) -> dict[str, Any]:
         """All figures, ready for JSON."""
         return {
-            **asdict(self),
+            **dict(zip(ExactPlan._fields, self, strict=True)),
             "nbytes": self.nbytes,
             "least_bits": self.least_bits,
             "cascade_bits": self.cascade_bits,

@@ -132,7 +132,7 @@ def test_nodes_that_start_at_once_make_it_once(redis_server: RedisServer, tmp_pa
         for node in nodes:
             node.spawn()
         assert wait_until(lambda: all(node.ready() for node in nodes)), nodes[0].printed()
-        assert info(nodes[0])["policy"]["on_full"] == "alert"
+        assert info(nodes[0])["policy"]["on_full"] == "grow"
         with Connection(nodes[0].resp_port) as one, Connection(nodes[1].resp_port) as other:
             one.ask("BF.ADD", "seen", "alice")
             assert wait_until(lambda: other.ask("BF.EXISTS", "seen", "alice") == 1)

@@ -21,6 +21,7 @@ EXAMPLES: dict[str, Any] = {
     "contains": {"keys": ["alice", "carol"]},
     "remove": {"key": "bob"},
     "lookup": {"key": "alice"},
+    "forget": {"key": "alice"},
     "change": {"warn_at": 0.7},
     "merge": {"sources": [NAME]},
     "rebuild": {},
@@ -28,7 +29,7 @@ EXAMPLES: dict[str, Any] = {
 # How the page is ordered: a title, and the names of operations.
 GROUPS = (
     ("Filters", ("create", "listed", "info", "samples", "change")),
-    ("Keys", ("add", "contains", "lookup", "remove")),
+    ("Keys", ("add", "contains", "lookup", "forget", "remove")),
     (
         "Whole filters",
         ("merge", "rotate", "rebuild", "export", "put", "clear", "drop"),
