@@ -7,12 +7,14 @@
 //! when `enough` of its keys were there: its one key (a text as it is), a share of its n-grams, or a
 //! single band of its MinHash signature. Keys of a unit that goes are not added.
 //!
-//!     document   a line of JSON: checked, and where its text is
-//!     text       paragraphs, words, n-grams
-//!     minhash    signatures, and their bands as keys
-//!     split      lines to units and keys
-//!     probe      units and a filter
-//!     compose    units and answers to lines again
+//! ```text
+//! document   a line of JSON: checked, and where its text is
+//! text       paragraphs, words, n-grams
+//! minhash    signatures, and their bands as keys
+//! split      lines to units and keys
+//! probe      units and a filter
+//! compose    units and answers to lines again
+//! ```
 
 pub mod compose;
 pub mod document;

@@ -122,7 +122,8 @@ impl Geometry {
 /// The fewest bits of a stream for which the entries up to the next doubling take no more than their
 /// share of what is `left` of the error rate with so many bits.
 fn fewest_stream_bits(geometry: Geometry, shares: &[(u64, f64)], left: impl Fn(u32) -> f64) -> u32 {
-    let entries = geometry.buckets * u64::from(MOST_PAIR) / 2;
+    // Saturating: the capacity of a hostile header is any number.
+    let entries = geometry.buckets.saturating_mul(u64::from(MOST_PAIR)) / 2;
     let share = shares.iter().find(|(most, _)| entries <= *most).map_or(0.0, |(_, share)| *share);
     let enough = |bits: &u32| {
         let wide = Geometry { stream_bits: *bits, ..geometry };
