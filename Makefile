@@ -38,7 +38,7 @@ build: $(STAMPS)/run $(STAMPS)/build ## set up .venv and build the extension in 
 # minutes one after another, on two cores). AFTER keeps two installations of packages from running at once.
 test: export CI = true
 test: $(STAMPS)/run ## everything CI runs: set-up, lint, Rust tests, Python tests
-	$(MAKE) --jobs=2 --output-sync=target AFTER="$(STAMPS)/docs $(STAMPS)/bench" $(STAMPS)/wheel lint test-rust $(STAMPS)/servers $(STAMPS)/client-tests collect
+	$(MAKE) --jobs=2 --output-sync=target AFTER="$(STAMPS)/docs $(STAMPS)/bench" WHEEL=$(STAMPS)/wheel $(STAMPS)/wheel lint test-rust $(STAMPS)/servers $(STAMPS)/client-tests collect
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=50 || $(AGAIN)
 
 # Hundreds of tests start real servers, on however many cores there are. What failed beside the others is run again
@@ -223,7 +223,8 @@ $(STAMPS)/dolma: requirements/dolma.txt | $(STAMPS)/uv
 	$(BIN)/uv pip install --quiet --require-hashes --python $(VENV)/dolma/bin/python -r requirements/dolma.txt
 	@touch $@
 
-$(STAMPS)/build: $(RUST_SOURCES) | $(STAMPS)/run $(AFTER)
+# Not beside the wheel, if that is made too: both leave the library in one place.
+$(STAMPS)/build: $(RUST_SOURCES) | $(STAMPS)/run $(AFTER) $(WHEEL)
 	VIRTUAL_ENV=$(abspath $(VENV)) PIP_QUIET=1 $(BIN)/maturin develop --quiet --release --locked
 	@touch $@
 
