@@ -50,6 +50,6 @@ def _is_refused(fleet: Fleet, at: int, token: str) -> bool:
     try:
         with fleet.client(at, username="ann", password=token) as ann:
             ann.ping()
-    except redis.AuthenticationError:
+    except (redis.AuthenticationError, redis.ConnectionError):  # of before: it is closed
         return True
     return False
