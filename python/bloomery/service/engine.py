@@ -96,7 +96,6 @@ class Engine:
         # nodes hear of it when it is done, and how many keys that forgot.
         self.on_rotated: Event[[Entry, int, int]] = Event()
         self.on_exchange: Event[[]] = Event()  # all filters are others now
-        self.before_change: Event[[Op, int, bytes]] = Event()  # who refuses it raises
         self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
         self._owner = False  # is it the one that works on them who asks now?
         self._touched: set[int] = set()  # filters that were changed or dropped in this turn
@@ -150,7 +149,6 @@ class Engine:
             self._check_unlocked(self.state.names.get(to))
         if op in _OTHER_KEYS and filter_id in self._successors:
             self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
-        self.before_change(op, filter_id, data)
         entry = self.state.apply(op, filter_id, data, self.state.now)
         self.shelf.note(filter_id, op, data)
         if entry is not None:
