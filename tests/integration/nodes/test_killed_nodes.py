@@ -108,3 +108,22 @@ def _known(client: Any, keys: list[str]) -> int | None:
         return None
     assert sum(found) == len(keys)
     return len(keys)
+
+
+def test_a_snapshot_is_answered_from_at_once(
+    start_fleet: StartFleet, redis_server: RedisServer
+) -> None:
+    """A node that is started anew finds a snapshot, and behind it no entry that changes anything:
+    its first answers are the snapshot's, and not those of a node without filters."""
+    fleet = start_fleet(redis_server.url, nodes=1)
+    reserve(fleet.ports[0][0])
+    keys = [f"key-{number}" for number in range(500)]
+    with fleet.client(0) as one:
+        one.execute_command("BF.MADD", "seen", *keys)
+    for _ in range(3):  # an entry of the clock may come between, by chance
+        assert wait_until(lambda: bool(fleet.figures(0)["holds_lease"]))
+        with fleet.client(0) as one:
+            assert one.execute_command("SAVE")
+        fleet.nodes[0].kill()
+        fleet.nodes[0].start()
+        assert missing(fleet.ports[0][0], "seen", keys) == 0
