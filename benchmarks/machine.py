@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 
@@ -87,38 +86,6 @@ def commit() -> str:
     others = (":/", ":(exclude,top)benchmarks/results")
     differ = _output("git", "status", "--porcelain", "--untracked-files=no", "--", *others)
     return name + ("+" if differ else "")
-
-
-BUSY = 0.2
-"""More cores than this at work for others: two threads have no two cores, and waits are theirs."""
-
-
-def others_at_work(patience: float = 30.0) -> float:
-    """How many cores work, or are taken by the machine's host, while this program only sleeps.
-
-    The least of several samples of 2 seconds: what the part before left behind soon ends.
-    """
-    least, until = _cores_at_work(), time.monotonic() + patience
-    while least > BUSY and time.monotonic() < until:
-        least = min(least, _cores_at_work())
-    return round(least, 2)
-
-
-def _cores_at_work(seconds: float = 2.0) -> float:
-    try:
-        before = _ticks()
-        time.sleep(seconds)
-        work, idle = (after - then for after, then in zip(_ticks(), before, strict=True))
-    except OSError:  # not Linux
-        return os.getloadavg()[0]
-    return (os.cpu_count() or 1) * work / max(1, work + idle)
-
-
-def _ticks() -> tuple[int, int]:
-    """Of all cores since the start of the machine: at work or stolen, and idle."""
-    fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
-    idle = fields[3] + fields[4]
-    return sum(fields) - idle, idle
 
 
 def describe() -> Record:

@@ -50,6 +50,16 @@ def machine_lines(machine: Record) -> str:
     )
 
 
+def minutes(took: dict[str, int], may: dict[str, int]) -> str:
+    """How long each part took, in seconds, beside what it may take."""
+    columns = [Column("part", left=True), Column("took, s"), Column("may take"), Column("")]
+    rows = [
+        [name, str(seconds), str(may[name]), "over" if seconds > may[name] else ""]
+        for name, seconds in took.items()
+    ]
+    return heading("minutes") + "\n" + table("Time of each part", columns, rows)
+
+
 def write_json(path: Path, document: Record) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, default=float) + "\n")

@@ -74,20 +74,32 @@ def rotated(items: list[Any], by: int) -> list[Any]:
 class Progress:
     """One line on standard error: rewritten on a terminal, one a step elsewhere."""
 
-    def __init__(self, total: int = 0) -> None:
+    def __init__(self) -> None:
         self.started = time.monotonic()
-        self.total = total
-        self.done = 0
         self.tty = sys.stderr.isatty()
+        self._part, self._before, self._expected, self._all = "", 0, 0, 0
+        self._since = self.started
+
+    def begin(self, part: str, before: int, expected: int, all_: int) -> None:
+        """A part begins: the seconds expected of those before it, of it, and of all."""
+        self._part, self._before, self._expected, self._all = part, before, expected, all_
+        self._since = time.monotonic()
 
     def step(self, text: str) -> None:
-        self.done += 1
         clock = int(time.monotonic() - self.started)
-        line = f"[{clock // 60:2d}:{clock % 60:02d}] {text}"
+        line = f"[{clock // 60:2d}:{clock % 60:02d}]{self._bar()} {text}"
         if self.tty:
             print(f"\r\033[K{line[:110]}", end="", file=sys.stderr, flush=True)
         else:
             print(line, file=sys.stderr, flush=True)
+
+    def _bar(self) -> str:
+        if not self._all:
+            return ""
+        # A part that takes longer than it may stays at its end.
+        done = self._before + min(time.monotonic() - self._since, self._expected)
+        full = min(20, int(20 * done / self._all))
+        return f" {'#' * full}{'.' * (20 - full)} {100 * done / self._all:3.0f}% {self._part} |"
 
     def end(self) -> None:
         if self.tty:

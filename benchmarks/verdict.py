@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from statistics import median
 
-from benchmarks.adapters import OURS
 from benchmarks.family import verdict as family
+from benchmarks.library.adapters import OURS
 from benchmarks.lines import Line, missing, word
+from benchmarks.parts import module_of
 from benchmarks.report import Column, table
 from benchmarks.service import verdict as service
 from benchmarks.settings import Record, Settings
@@ -49,7 +49,7 @@ def judge(parts: Parts, settings: Settings) -> list[Line]:
 def _by_itself(name: str, records: list[Record]) -> list[Line]:
     """The lines of a part that judges its own records."""
     judge_part: Callable[[list[Record]], list[Line]] | None
-    judge_part = getattr(import_module(f"benchmarks.{name}"), "judge", None)
+    judge_part = getattr(module_of(name), "judge", None)
     return judge_part(records) if judge_part else []
 
 

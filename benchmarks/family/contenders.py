@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import bloomery
-from benchmarks.adapters import Handle, Peer
+from benchmarks.library.adapters import Handle, Peer
 
 Make = Callable[[int, float, str], Handle]
 PLAIN = "BloomFilter"

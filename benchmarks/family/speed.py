@@ -6,10 +6,10 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from benchmarks.adapters import Handle, Peer
 from benchmarks.family.contenders import CONTENDERS, PLAIN
 from benchmarks.keys import Keys, present_and_absent
-from benchmarks.peers import bulk, one_by_one
+from benchmarks.library.adapters import Handle, Peer
+from benchmarks.library.peers import bulk, one_by_one
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import Best, count_true, progress, quiet, rotated, time_add, time_call

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import bloomery
-from benchmarks.adapters import Handle, installed
 from benchmarks.family.contenders import PLAIN
 from benchmarks.family.speed import render_kinds, weigh
 from benchmarks.keys import Keys, present_and_absent
+from benchmarks.library.adapters import Handle, installed
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import Best, progress, quiet, rotated, time_add, time_call, time_in
 

@@ -3,7 +3,7 @@
 Both deduplicators read the same JSONL.gz files with two processes or threads, at the same error
 rate and for as many keys, and write what they find as attributes, which is what Dolma does. Dolma
 has an environment of its own (`make bench-corpus` makes it; BLOOMERY_DOLMA names another `dolma`).
-Near-duplicates are measured in processes of their own (`python -m benchmarks.corpus WHAT COUNT`).
+Near-duplicates are measured in processes of their own (`python -m benchmarks.jobs.corpus WHAT N`).
 """
 
 from __future__ import annotations
@@ -209,7 +209,13 @@ def _near(settings: Settings) -> list[Record]:
         for what in (OURS, INDEX):
             progress.step(f"corpus: near-duplicates, round {number + 1}/{ROUNDS}: {what}")
             done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.corpus", what, str(settings.corpus_documents)],
+                [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.jobs.corpus",
+                    what,
+                    str(settings.corpus_documents),
+                ],
                 check=True,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -219,7 +225,7 @@ def _near(settings: Settings) -> list[Record]:
                 found[what] = result
     progress.step("corpus: near-duplicates, the same signatures in both")
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.corpus", "same", str(settings.corpus_documents)],
+        [sys.executable, "-m", "benchmarks.jobs.corpus", "same", str(settings.corpus_documents)],
         check=True,
         stdout=subprocess.PIPE,
         text=True,

@@ -3,7 +3,7 @@ one run of some minutes, so that every figure there is beside one of the same mi
 
 from __future__ import annotations
 
-from benchmarks import batch, peers
+from benchmarks.library import batch, peers
 from benchmarks.settings import Record, Settings
 
 

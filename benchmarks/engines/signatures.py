@@ -183,7 +183,7 @@ def _scans(arrow: pa.Table) -> dict[str, Way]:
 @contextlib.contextmanager
 def _postgres() -> Iterator[psycopg.Connection[Any]]:
     # The tests' own server: how PostgreSQL is made and started is written once.
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
     from integration.servers import PostgresServer
 
     with servers.scratch() as folder:

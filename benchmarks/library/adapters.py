@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.library.textbook import TextbookFilter, TextbookFilterMmh3
 from benchmarks.settings import KINDS
-from benchmarks.textbook import TextbookFilter, TextbookFilterMmh3
 
 
 @dataclass(frozen=True)

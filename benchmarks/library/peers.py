@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.adapters import CONTENDERS, PEERS, RIVAL, Handle, Peer
 from benchmarks.keys import Keys, present_and_absent
+from benchmarks.library.adapters import CONTENDERS, PEERS, RIVAL, Handle, Peer
 from benchmarks.report import Column, table
 from benchmarks.settings import KINDS, Record, Settings
 from benchmarks.timing import (

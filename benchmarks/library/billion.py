@@ -2,8 +2,8 @@
 
 Once they are int64 numbers in arrays, once URLs in lines of text, 60 bytes on average, which go
 the way of a crawler: chunks of a megabyte through `add_lines`, as `bloomery dedup` has them. Each
-runs in a process of its own (`python -m benchmarks.billion WHAT KEYS ABSENT CHUNK`), so that its
-peak memory is its own.
+runs in a process of its own (`python -m benchmarks.library.billion WHAT KEYS ABSENT CHUNK`), so
+that peak memory is its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _in_process(what: str, settings: Settings) -> Record:
     progress.step(f"billion: {keys:,} {what} in a process of their own")
     numbers = map(str, (keys, absent, settings.billion_chunk))
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.billion", what, *numbers],
+        [sys.executable, "-m", "benchmarks.library.billion", what, *numbers],
         check=False,
         stdout=subprocess.PIPE,
         text=True,

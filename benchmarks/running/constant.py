@@ -1,6 +1,6 @@
 """The peer of HTTP: a FastAPI endpoint that returns a constant, on the same uvicorn and loop.
 
-A process of its own: `python -m benchmarks.service.constant` prints its port and serves.
+A process of its own: `python -m benchmarks.running.constant` prints its port and serves.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.adapters import OURS, PEERS, RIVAL, Handle
 from benchmarks.keys import Keys, present_and_absent
+from benchmarks.library.adapters import OURS, PEERS, RIVAL, Handle
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import Best, count_true, progress, quiet, rotated, time_call, time_in

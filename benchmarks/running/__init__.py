@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.lines import Line, missing, word
-from benchmarks.service import http, sampling, servers, stalling, steps, users
+from benchmarks.running import http, sampling, users
+from benchmarks.service import servers, stalling, steps
 from benchmarks.settings import Record, Settings
 
 STEPS: steps.Steps = {

@@ -73,7 +73,7 @@ def run(settings: Settings) -> list[Record]:
 def _constant() -> Iterator[int]:
     command = ["taskset", "-c", servers.cores()[0], sys.executable]
     process = subprocess.Popen(
-        [*command, "-m", "benchmarks.service.constant"], stdout=subprocess.PIPE
+        [*command, "-m", "benchmarks.running.constant"], stdout=subprocess.PIPE
     )
     try:
         assert process.stdout is not None
@@ -87,7 +87,7 @@ def _load(port: int, path: str, keys: int) -> float:
     """Requests a second."""
     words = [str(port), path, str(keys), str(CONNECTIONS), str(SECONDS)]
     command = ["taskset", "-c", servers.cores()[1], sys.executable]
-    command += ["-m", "benchmarks.service.http_load", *words]
+    command += ["-m", "benchmarks.running.http_load", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-1000:])

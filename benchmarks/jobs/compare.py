@@ -25,11 +25,11 @@ import redis
 from benchmarks.cluster import by_hand
 from benchmarks.guard.stage import postgres
 from benchmarks.keys import urls
+from benchmarks.library.textbook import textbook_size
 from benchmarks.lines import Line, word
 from benchmarks.report import Column, table
 from benchmarks.service import servers
 from benchmarks.settings import Record, Settings
-from benchmarks.textbook import textbook_size
 from benchmarks.timing import progress
 from bloomery import BloomFilter, CuckooFilter, StaticFilter
 

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 import bloomery
+from benchmarks.library.textbook import TextbookFilter
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
-from benchmarks.textbook import TextbookFilter
 from benchmarks.timing import Best, progress, quiet, rotated, time_add, time_call, time_in
 
 DIGEST, TEXTBOOK = "SHA-256, once", "SHA-256, k times"

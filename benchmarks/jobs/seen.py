@@ -42,7 +42,7 @@ def run(settings: Settings) -> list[Record]:
     records: list[Record] = []
     for users, articles in settings.seen_stores:
         progress.step(f"seen: {users:,} users, {articles:,} articles each")
-        code = f"from benchmarks import seen; seen.tell({users}, {articles})"
+        code = f"from benchmarks.jobs import seen; seen.tell({users}, {articles})"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         records.append(json.loads(done.stdout))

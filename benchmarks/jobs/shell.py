@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.dedup import BLOCK, write_lines
+from benchmarks.jobs.dedup import BLOCK, write_lines
 from benchmarks.keys import urls
 from benchmarks.lines import Line, word
 from benchmarks.report import Column, table

@@ -1,6 +1,6 @@
 """The load on HTTP: connections that each send the next request when the last was answered.
 
-A process of its own (`python -m benchmarks.service.http_load PORT PATH KEYS CONNECTIONS SECONDS`);
+A process of its own (`python -m benchmarks.running.http_load PORT PATH KEYS CONNECTIONS SECONDS`);
 it prints requests and seconds as JSON. Requests are made before the clock starts, and of an answer
 only its status and its end are looked at: who asks should not be what is measured.
 """

@@ -1,7 +1,7 @@
 """`crawl`: our dupefilter of Scrapy beside Scrapy's own: what a request costs, and what 10 M take.
 
 Times are the processor's: nothing here waits for anybody. Memory is measured in a process of its
-own (`python -m benchmarks.crawl WHAT REQUESTS FOLDER`).
+own (`python -m benchmarks.jobs.crawl WHAT REQUESTS FOLDER`).
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _memory(settings: Settings) -> list[Record]:
         progress.step(f"crawl: {count:,} requests in {what}")
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.crawl", what, str(count), folder],
+                [sys.executable, "-m", "benchmarks.jobs.crawl", what, str(count), folder],
                 check=True,
                 stdout=subprocess.PIPE,
                 text=True,

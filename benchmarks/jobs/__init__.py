@@ -1,0 +1,1 @@
+"""Finished jobs: crawls, corpora, caches, commands, feeds, and what else people use for them."""

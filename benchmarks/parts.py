@@ -1,0 +1,104 @@
+"""The parts of the benchmarks: what each measures, how long it takes, and where it belongs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Part:
+    """`seconds` is what a whole run of it may take on two quiet cores; `alone` names the command of
+    one that `make bench` leaves out, and `module` where it is."""
+
+    what: str
+    seconds: int
+    module: str
+    alone: str = ""
+
+
+PARTS = {
+    "library": Part("one million keys beside every peer", 90, "library"),
+    "memory": Part("bits a key and the observed error rate", 20, "library.memory"),
+    "threads": Part("two threads", 15, "library.threads"),
+    "hashing": Part("what a hash costs, by its length and by k", 30, "library.hashing"),
+    "limits": Part(
+        "the family, the worst moment and rarer keys, to the plain filter and a C loop",
+        90,
+        "limits",
+    ),
+    "family": Part("every other kind of filter beside its peers", 60, "family"),
+    "exact": Part(
+        "revoked keys among valid ones, without error; filters in a browser", 25, "jobs.exact"
+    ),
+    "feeds": Part("deltas of signed feeds, and what the check of a token costs", 15, "jobs.feeds"),
+    "admission": Part("caches that keep what is asked for twice, and edges", 20, "jobs.admission"),
+    "seen": Part("which articles each of many users had", 25, "jobs.seen"),
+    "crawl": Part("Scrapy's dupefilters", 30, "jobs.crawl"),
+    "shell": Part(
+        "lines of JSON by a field, and what two files have not in common", 35, "jobs.shell"
+    ),
+    "segments": Part(
+        "reads that filters spare, in a store and in a folder of files", 35, "engines.segments"
+    ),
+    "signatures": Part(
+        "one index for ten columns beside Polars, DuckDB and PostgreSQL", 30, "engines.signatures"
+    ),
+    "engines": Part("terms of Polars and DuckDB queries, filters in Parquet files", 35, "engines"),
+    "service": Part("bloomery serve beside redis-server", 100, "service"),
+    "running": Part("HTTP, samples and users of bloomery serve", 75, "running"),
+    "guard": Part("exact answers in front of PostgreSQL", 45, "guard"),
+    "cluster": Part("filters in Redis, nodes, HAProxy", 80, "cluster"),
+    "peers": Part("`library` one key at a time, also at 10 M keys", 900, "library.peers", "--only"),
+    "batch": Part("`library` in batches, also at 10 M keys", 240, "library.batch", "--only"),
+    "large": Part("100 M keys beside a plain C loop", 60, "library.large", "--only"),
+    "billion": Part("10^9 keys, and as many URLs", 90, "library.billion", "make bench-billion"),
+    "dedup": Part("the command beside awk", 120, "jobs.dedup", "--only"),
+    "compare": Part(
+        "what else people use, for ten million URLs", 350, "jobs.compare", "make bench-compare"
+    ),
+    "corpus": Part(
+        "text corpora beside Dolma's deduper and datasketch's index",
+        240,
+        "jobs.corpus",
+        "make bench-corpus",
+    ),
+    "spark": Part("a join of Spark's with a filter before it", 230, "engines.spark", "--only"),
+}
+
+USUAL = [name for name, part in PARTS.items() if not part.alone]
+"""What `make bench` runs."""
+
+BETWEEN = 3
+"""Seconds between two parts, in which the machine is looked at."""
+
+
+def module_of(name: str) -> ModuleType:
+    return import_module(f"benchmarks.{PARTS[name].module}")
+
+
+def command_of(name: str) -> str:
+    """How a part is run by itself."""
+    alone = PARTS[name].alone
+    return alone if alone.startswith("make") else f'make bench BENCH="--only {name}"'
+
+
+def expected(names: list[str]) -> int:
+    """Seconds of a run of these."""
+    return sum(PARTS[name].seconds + BETWEEN for name in names)
+
+
+def plan(names: list[str]) -> str:
+    """What is about to run, with minutes."""
+    lines = [f"plan      {len(names)} parts, some {expected(names) / 60:.0f} minutes:"]
+    lines += [f"  {PARTS[n].seconds / 60:5.1f} min  {n}: {PARTS[n].what}" for n in names]
+    return "\n".join([*lines, *left_out(names)])
+
+
+def left_out(names: list[str]) -> list[str]:
+    """The parts that a run of all others leaves out."""
+    if names != USUAL:
+        return []
+    others = (f"{name} ({command_of(name)})" for name, part in PARTS.items() if part.alone)
+    return [f"  not in it, since they take long: {', '.join(others)}"]
