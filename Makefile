@@ -96,7 +96,7 @@ bench-corpus: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/dolma ## measure tex
 
 figures: $(STAMPS)/dev $(STAMPS)/bench ## README's and the pages' figures anew, from benchmarks/results/*.json
 	$(BIN)/python scripts/admission_plot.py
-	$(BIN)/python scripts/figures.py
+	$(BIN)/python -m scripts.figures
 	$(BIN)/python scripts/scaling_page.py
 
 screenshots: build $(STAMPS)/dev $(STAMPS)/servers ## the server's pages as pictures, in docs/images/pages: look at them

@@ -31,6 +31,11 @@ class Settings:
         return 1 if self.quick else 2
 
     @property
+    def some_rounds(self) -> int:
+        """For the peers that no *must* is held against, if they are quick."""
+        return min(3, self.rounds)
+
+    @property
     def capacities(self) -> list[int]:
         sizes = [1_000_000] if self.quick else [1_000_000, 10_000_000]
         return [self.size(keys) for keys in sizes]
@@ -62,7 +67,7 @@ class Settings:
     @property
     def hash_paced(self) -> int:
         """Inserts at 100,000 a second."""
-        return self.size(100_000 if self.quick else 500_000)
+        return self.size(100_000 if self.quick else 200_000)
 
     @property
     def memory_keys(self) -> int:
@@ -79,7 +84,7 @@ class Settings:
 
     @property
     def thread_keys(self) -> list[int]:
-        sizes = [10_000_000] if self.quick else [10_000_000, 50_000_000]
+        sizes = [5_000_000] if self.quick else [10_000_000]
         return [self.size(keys) for keys in sizes]
 
     @property
@@ -97,16 +102,21 @@ class Settings:
     @property
     def crawl_timed(self) -> int:
         """Requests whose cost is measured, one by one."""
-        return self.size(20_000 if self.quick else 200_000)
+        return self.size(20_000 if self.quick else 50_000)
 
     @property
     def crawl_requests(self) -> int:
         """Fingerprints whose memory is measured."""
-        return self.size(1_000_000 if self.quick else 10_000_000)
+        return self.size(1_000_000 if self.quick else 4_000_000)
 
     @property
     def dedup_lines(self) -> int:
         return self.size(1_000_000 if self.quick else 10_000_000)
+
+    @property
+    def diff_lines(self) -> int:
+        """Of each of two files."""
+        return self.size(1_000_000 if self.quick else 4_000_000)
 
     @property
     def corpus_characters(self) -> int:
@@ -142,12 +152,12 @@ class Settings:
     @property
     def bank_users(self) -> int:
         """With 5,000 keys each."""
-        return self.size(5_000 if self.quick else 100_000)
+        return self.size(5_000 if self.quick else 20_000)
 
     @property
     def bank_many(self) -> int:
         """Users with 200 keys each."""
-        return self.size(20_000 if self.quick else 1_000_000)
+        return self.size(20_000 if self.quick else 200_000)
 
     @property
     def service_keys(self) -> int:
@@ -156,17 +166,17 @@ class Settings:
 
     @property
     def service_rounds(self) -> int:
-        return 3 if self.quick else 7
+        return 3 if self.quick else 5
 
     @property
     def sampling_seconds(self) -> float:
-        """Six rounds of samples, two, or one."""
-        return (12.0 if self.quick else 35.0) if self.scale >= 1 else 6.0
+        """Four rounds of samples, two, or one."""
+        return (12.0 if self.quick else 20.0) if self.scale >= 1 else 6.0
 
     @property
     def arrow_keys(self) -> int:
         """Of the stream into a filter."""
-        return self.size(5_000_000 if self.quick else 20_000_000)
+        return self.size(5_000_000 if self.quick else 10_000_000)
 
     def service_requests(self, pipeline: int) -> int:
         """Half a second of them or more for Redis; twice as many for ours."""
@@ -176,21 +186,21 @@ class Settings:
     @property
     def guard_keys(self) -> int:
         """Rows of the table; there are as many absent keys."""
-        return self.size(100_000 if self.quick else 1_000_000)
+        return self.size(100_000 if self.quick else 200_000)
 
     @property
     def guard_reads(self) -> int:
         """After the warm-up."""
-        return self.size(50_000 if self.quick else 200_000)
+        return self.size(50_000 if self.quick else 60_000)
 
     @property
     def guard_rounds(self) -> int:
-        return (5 if self.quick else 15) if self.scale >= 1 else 1
+        return (5 if self.quick else 9) if self.scale >= 1 else 1
 
     @property
     def guard_chunks(self) -> int:
         """Of 1,000 keys each."""
-        return 90 if self.quick else 600
+        return 90 if self.quick else 300
 
     @property
     def snapshot_capacity(self) -> int:
@@ -213,7 +223,7 @@ class Settings:
 
     @property
     def cluster_rounds(self) -> int:
-        return (5 if self.quick else 21) if self.scale >= 1 else 1
+        return (5 if self.quick else 9) if self.scale >= 1 else 1
 
     @property
     def cluster_load_bytes(self) -> int:
@@ -222,21 +232,21 @@ class Settings:
 
     @property
     def cluster_loads(self) -> int:
-        return (2 if self.quick else 5) if self.scale >= 1 else 1
+        return (2 if self.quick else 3) if self.scale >= 1 else 1
 
     @property
     def cluster_seconds(self) -> float:
         """Of the writes under which the lag is measured."""
-        return (8.0 if self.quick else 60.0) if self.scale >= 1 else 2.0
+        return (8.0 if self.quick else 15.0) if self.scale >= 1 else 2.0
 
     @property
     def admission_objects(self) -> int:
         """Distinct objects of the trace; there are six requests for each."""
-        return self.size(20_000 if self.quick else 200_000)
+        return self.size(20_000 if self.quick else 60_000)
 
     @property
     def admission_calls(self) -> int:
-        return self.size(20_000 if self.quick else 100_000)
+        return self.size(20_000 if self.quick else 50_000)
 
     @property
     def feed_keys(self) -> int:
@@ -245,13 +255,13 @@ class Settings:
     @property
     def seen_stores(self) -> list[tuple[int, int]]:
         """Users of a store, and articles of each."""
-        many, more = (5_000, 20_000) if self.quick else (100_000, 1_000_000)
+        many, more = (5_000, 20_000) if self.quick else (20_000, 100_000)
         return [(self.size(many), 5_000), (self.size(more), 500)]
 
     @property
     def seen_sets(self) -> int:
         """Users whose sets are weighed, with 5,000 articles each."""
-        return 20 if self.quick else 200
+        return 20 if self.quick else 100
 
     @property
     def signature_rows(self) -> int:
@@ -274,11 +284,11 @@ class Settings:
     @property
     def segment_keys(self) -> int:
         """Of the store, in 20 segments."""
-        return self.size(1_000_000 if self.quick else 10_000_000)
+        return self.size(1_000_000 if self.quick else 2_000_000)
 
     @property
     def segment_gets(self) -> int:
-        return self.size(50_000 if self.quick else 200_000)
+        return self.size(50_000 if self.quick else 100_000)
 
     @property
     def segment_rows(self) -> int:

@@ -26,7 +26,7 @@ OURS, DATASET, DUCKDB = "bloomery, read", "pyarrow.dataset with a filter", "Duck
 
 
 def run(settings: Settings) -> list[Record]:
-    rows = settings.size(1_000_000 if settings.quick else 10_000_000) // ROW_GROUPS * ROW_GROUPS
+    rows = settings.size(1_000_000 if settings.quick else 5_000_000) // ROW_GROUPS * ROW_GROUPS
     progress.step(f"engines: a Parquet file of {rows:,} rows")
     with tempfile.TemporaryDirectory() as folder:
         return [_measure(Path(folder), rows, settings)]

@@ -27,7 +27,7 @@ FLOOR = "DuckDB, a function of Python that does nothing"
 
 
 def run(settings: Settings) -> list[Record]:
-    rows = settings.size(1_000_000 if settings.quick else 10_000_000)
+    rows = settings.size(1_000_000 if settings.quick else 5_000_000)
     ids = np.random.default_rng(18).permutation(2 * rows)[:rows]
     columns = {"int64": pa.array(ids), "str": pa.array([f"user-{i}" for i in ids])}
     return [_measure(kind, column, settings) for kind, column in columns.items()]

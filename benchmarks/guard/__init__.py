@@ -28,7 +28,7 @@ def run(settings: Settings) -> list[Record]:
 
 
 def _build(there: Stage, settings: Settings) -> list[Record]:
-    if settings.scale != 1:  # its table has a million rows
+    if settings.scale != 1:  # its table has half a million rows
         return []
     progress.step("guard: a filter from a table")
     return [{"table": "build", **import_module("benchmarks.guard.build").run(there.url)}]
@@ -41,7 +41,7 @@ def _render_build(records: list[Record]) -> str:
         [what, f"{r['fetch' + end]:.2f}", f"{r['build' + end]:.2f}", f"{r['ratio' + end]:.2f}x"]
         for what, end in (("of a query", ""), ("of a table, in the order of its key", "_ordered"))
     ]
-    return table("A filter from 1,000,000 rows, beside fetching them alone", columns, rows)
+    return table("A filter from 500,000 rows, beside fetching them alone", columns, rows)
 
 
 TABLES: steps.Tables = {

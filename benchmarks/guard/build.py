@@ -2,8 +2,8 @@
 
     python -m benchmarks.guard.build postgresql://user@host/database
 
-The database is given a table of a million URLs, which is dropped again. Each way is run in turns,
-five times, and the best of each counts: whatever else the machine does only ever slows one down.
+The database is given a table of URLs, which is dropped again. Each way is run in turns, three
+times, and the best of each counts: whatever else the machine does only ever slows one down.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from benchmarks.timing import quiet
 
-ROWS = 1_000_000
-ROUNDS = 5
+ROWS = 500_000
+ROUNDS = 3
 BATCH = 10_000
 TABLE = "bloomery_bench_build"
 PLAIN = f"SELECT url FROM {TABLE}"

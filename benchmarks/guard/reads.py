@@ -111,6 +111,7 @@ def _case(case: Case, stage: Stage, mix: Mix, settings: Settings) -> list[Record
     record: Record = {
         "table": "reads",
         "case": case.name,
+        "keys": keys,
         "held": _held(cache, stage) / keys,
         "negative_ttl": case.negative_ttl,
         "reads": count,

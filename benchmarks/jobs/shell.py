@@ -34,7 +34,7 @@ SORT = "sort {a} > {folder}/sorted-a && sort {b} | comm -13 {folder}/sorted-a -"
 def run(settings: Settings) -> list[Record]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        return [*_dedup(folder, settings.json_lines), *_diff(folder, settings.dedup_lines)]
+        return [*_dedup(folder, settings.json_lines), *_diff(folder, settings.diff_lines)]
 
 
 def _dedup(folder: Path, lines: int) -> list[Record]:

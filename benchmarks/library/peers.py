@@ -64,8 +64,7 @@ def _measure(
     for number in range(settings.rounds):
         _floor(best[FLOOR], present)
         for peer in rotated(peers, number):
-            beside = peer.cap is not None or (many and peer.name not in CONTENDERS)
-            if beside and number >= settings.few_rounds:
+            if number >= _rounds(settings, peer, many):
                 continue
             progress.step(
                 f"peers: {capacity:,} {kind} at {error_rate:.1%}, "
@@ -99,6 +98,13 @@ def _measure(
             "ratio": {op: ns / rival[op] for op, ns in row["ns"].items() if op in rival},
         }
     return rows
+
+
+def _rounds(settings: Settings, peer: Peer, many: bool) -> int:
+    """Ours and those that a *must* names run every round."""
+    if peer.cap is not None or (many and peer.name not in CONTENDERS):
+        return settings.few_rounds
+    return settings.rounds if peer.name in CONTENDERS else settings.some_rounds
 
 
 def _floor(best: Best, present: Keys) -> None:
