@@ -17,8 +17,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 
-from benchmarks import report, verdict
-from benchmarks.busy import BUSY, Watch, others_at_work
+from benchmarks import busy, report, verdict
 from benchmarks.lines import Line
 from benchmarks.machine import describe
 from benchmarks.parts import PARTS, USUAL, expected, module_of, plan
@@ -96,14 +95,14 @@ def main(argv: list[str]) -> int:
     for number, name in enumerate(names):
         before = expected(names[:number])
         progress.begin(name, before, PARTS[name].seconds, expected(names))
-        busy = others_at_work() if whole else 0.0  # nobody publishes a quick run
-        started, watch = datetime.now(timezone.utc), Watch()
+        others = busy.others_at_work() if whole else 0.0  # nobody publishes a quick run
+        started, watch = datetime.now(timezone.utc), busy.Watch()
         records, text = run_part(name, settings)
         took[name] = round((datetime.now(timezone.utc) - started).total_seconds())
-        busy = max(busy, watch.cores()) if whole else 0.0
-        if busy > BUSY:
+        others = max(others, watch.cores()) if whole else 0.0
+        if others > busy.BUSY:
             disturbed.append(name)
-            text = f"NOT PUBLISHED: {busy:g} cores were at work for others\n{text}"
+            text = f"NOT PUBLISHED: {others:g} cores were at work for others\n{text}"
         print(report.heading(f"{name}: {PARTS[name].what}") + f"\n{text}", flush=True)
         if not records or any("failure" in record for record in records):
             failed.append(name)
@@ -111,13 +110,13 @@ def main(argv: list[str]) -> int:
         lines = [x for x in verdict.judge({name: records}, settings) if x.measured != "-"]
         judged += lines
         report.write_json(
-            (folder if busy <= BUSY else folder / "busy") / f"{name}.json",
+            (folder if others <= busy.BUSY else folder / "busy") / f"{name}.json",
             {
                 "part": name,
                 "started": f"{started:%Y-%m-%d %H:%M} UTC",
                 **about,
                 "seconds": took[name],
-                "busy": busy,
+                "busy": others,
                 "records": records,
                 "how_good": [asdict(line) for line in lines],
                 "text": text.splitlines(),

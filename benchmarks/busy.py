@@ -9,16 +9,19 @@ from pathlib import Path
 BUSY = 0.2
 """More cores than this at work for others: two threads have no two cores, and waits are theirs."""
 
+PATIENCE = 30.0
+"""Seconds in which a busy machine may come to rest before a part begins."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KERNEL = 0x00200000  # PF_KTHREAD, of a process's flags
 
 
-def others_at_work(patience: float = 30.0) -> float:
+def others_at_work() -> float:
     """How many cores work, or are taken by the machine's host, while this program only sleeps.
 
     The least of several samples of 2 seconds: what the part before left behind soon ends.
     """
-    least, until = _cores_at_work(), time.monotonic() + patience
+    least, until = _cores_at_work(), time.monotonic() + PATIENCE
     while least > BUSY and time.monotonic() < until:
         least = min(least, _cores_at_work())
     return round(least, 2)
@@ -50,11 +53,11 @@ class Watch:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._before = _others()
+        self._before = others()
 
     def cores(self) -> float:
         """0 where the system does not tell."""
-        now, then = _others(), self._before
+        now, then = others(), self._before
         if not now or not then:
             return 0.0
         grown = sum(own + waited for own, waited in now.values())
@@ -64,7 +67,7 @@ class Watch:
         return round(max(grown, least) / _TICKS / (time.monotonic() - self._began), 2)
 
 
-def _others() -> dict[tuple[int, int], tuple[int, int]]:
+def others() -> dict[tuple[int, int], tuple[int, int]]:
     """Of each process that is neither ours nor the kernel's, by number and start: ticks of its own,
     and of those that it waited for; and what the host took, under (0, 0)."""
     found: dict[int, tuple[int, tuple[int, int], tuple[int, int]]] = {}

@@ -33,7 +33,16 @@ class Settings:
     @property
     def some_rounds(self) -> int:
         """For the peers that no *must* is held against, if they are quick."""
-        return min(3, self.rounds)
+        return min(2, self.rounds)
+
+    def rounds_at(self, error_rate: float) -> int:
+        """Of batches."""
+        return self.rounds
+
+    @property
+    def kinds_of_all(self) -> tuple[str, ...]:
+        """Kinds of keys that every peer is timed with; the others are for the contenders."""
+        return KINDS
 
     @property
     def capacities(self) -> list[int]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.busy import BUSY
+from benchmarks import busy
 from benchmarks.markdown import paragraph, table
 from benchmarks.parts import PARTS, USUAL, command_of, expected
 from benchmarks.settings import Record
@@ -26,7 +26,7 @@ def read(path: Path) -> Record:
     found: Record = json.loads(path.read_text("utf-8"))
     settings = found["settings"]
     if "note" not in found:  # those before there were results files say what they are
-        if found["busy"] > BUSY:
+        if found["busy"] > busy.BUSY:
             raise Unpublishable(f"{path.name}: {found['busy']:g} cores were at work for others")
         if settings["quick"] or settings["scale"] != 1:
             raise Unpublishable(f"{path.name}: from a quick run")

@@ -119,11 +119,12 @@ def _measure(
 ) -> list[Record]:
     best = {label: Best() for label in entries}
     weighed: dict[tuple[str, str], Record] = {}
-    for number in range(settings.rounds):
+    rounds = settings.rounds_at(error_rate)
+    for number in range(rounds):
         for label in rotated(list(entries), number):
             progress.step(
-                f"batch: {capacity:,} at {error_rate:.1%}, round {number + 1}/"
-                f"{settings.rounds}: {label[0]}, {label[1]}"
+                f"batch: {capacity:,} at {error_rate:.1%}, round {number + 1}/{rounds}: "
+                f"{label[0]}, {label[1]}"
             )
             weighed[label] = entries[label](error_rate, best[label])
     return [

@@ -1,13 +1,22 @@
 """The benchmarks run; what they say about speed is for `make bench`."""
 
+import gc
 import json
+import os
+import re
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks import busy
+from benchmarks.__main__ import main
+from benchmarks.parts import PARTS, USUAL, Part, expected
 from conftest import require
 from docs.pages import script
 
@@ -26,6 +35,104 @@ def run(folder: Path, part: str) -> Any:
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return json.loads((folder / f"{part}.json").read_text("utf-8"))
+
+
+def test_make_bench_is_a_quarter_of_an_hour(capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan of `make bench` is under 15 minutes, names each part with its minutes, and says what
+    is left out and how to run that."""
+    assert expected(USUAL) < 15 * 60
+    assert main(["--plan"]) == 0
+    plan = capsys.readouterr().out
+    assert re.findall(r"min  (\w+):", plan) == USUAL
+    for name, part in PARTS.items():
+        assert (f"{name} (make bench" in plan) == bool(part.alone)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_can_be_found(name: str) -> None:
+    """Each part is in the room that is named, with what the harness calls."""
+    place = TREE / "benchmarks" / PARTS[name].module.replace(".", "/")
+    file = next(path for path in (place.with_suffix(".py"), place / "__init__.py") if path.exists())
+    text = file.read_text("utf-8")
+    assert "def run(settings: Settings) -> list[Record]:" in text
+    assert "def render(records: list[Record]) -> str:" in text
+
+
+@pytest.fixture
+def spinner() -> Iterator[int]:
+    """A program of somebody else, busy on one core: it does not descend from this process."""
+    program = (
+        "import os\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\nwhile True: pass"
+    )
+    started = subprocess.run(
+        [sys.executable, "-c", program],
+        stdout=(reading := os.pipe())[1],
+        check=True,
+        timeout=30,
+    )
+    assert started.returncode == 0
+    with os.fdopen(reading[0]) as said:
+        os.close(reading[1])
+        number = int(said.readline())
+    yield number
+    os.kill(number, 9)
+
+
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs Linux")
+def test_others_are_told_from_our_own(spinner: int) -> None:
+    """Cores that others take are counted, and those of our own children are not."""
+    watch = busy.Watch()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        try:
+            until = time.monotonic() + 30
+            while watch.cores() < 0.1 and time.monotonic() < until:
+                time.sleep(0.1)
+            numbers = {number for number, _ in busy.others()}
+        finally:
+            child.kill()
+    assert watch.cores() >= 0.1
+    assert spinner in numbers
+    assert not {child.pid, os.getpid()} & numbers
+
+
+@pytest.fixture
+def tiny_part(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A part that takes no time, in the place of a real one."""
+    found = {"run": lambda _: [{"seconds": 1}], "render": lambda _: "it was measured"}
+    monkeypatch.setitem(sys.modules, "benchmarks.tiny", SimpleNamespace(**found))
+    monkeypatch.setitem(PARTS, "spark", Part("nothing", 1, "tiny"))
+    monkeypatch.setattr(busy, "PATIENCE", 0.0)
+    yield "spark"
+    gc.unfreeze()
+
+
+def test_a_run_on_a_busy_machine_is_not_published(
+    spinner: int, tiny_part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said, the exit code is 1, and the results file is kept apart."""
+    assert main(["--only", tiny_part, "--results", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "NOT PUBLISHED" in printed.out
+    assert "too busy" in printed.err
+    assert not (tmp_path / "spark.json").exists()
+    assert json.loads((tmp_path / "busy" / "spark.json").read_text("utf-8"))["busy"] > busy.BUSY
+    assert "it was measured" not in (tmp_path / "summary.md").read_text("utf-8")
+
+
+def test_a_run_leaves_one_report(
+    tiny_part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a quiet machine: machine, versions, commit, minutes, and what it printed."""
+    monkeypatch.setattr(busy, "BUSY", 1000.0)
+    assert main(["--only", tiny_part, "--results", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "spark.json").read_text("utf-8"))
+    report = (tmp_path / "summary.md").read_text("utf-8")
+    machine = found["machine"]
+    for told in (machine["cpu"], machine["commit"], machine["python"], "it was measured"):
+        assert told in report
+    assert f"numpy {machine['versions']['numpy']}" in " ".join(report.split())
+    assert re.search(r"\| \[spark\]\(#spark\) \| nothing \| 0\.\d \|", report)
+    assert "Not measured yet" in report
 
 
 @pytest.mark.slow
