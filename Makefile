@@ -67,7 +67,7 @@ test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPyt
 soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tests $(STAMPS)/docs ## the long runs: many more examples, more hostile bytes
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --timeout 3600
 
-bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure against the peers (BENCH="--help" for what it can do)
+bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure it all, in a quarter of an hour, with one report (BENCH="--help", "--plan", "--only NAME")
 	$(BIN)/python -m benchmarks $(BENCH)
 
 bench-service: build $(STAMPS)/dev $(STAMPS)/servers ## measure the server against redis-server (BENCH="--quick")

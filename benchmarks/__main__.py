@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
     settings = Settings(quick=options.quick, scale=options.scale)
     whole = not settings.quick and settings.scale == 1
     folder = options.results or (RESULTS if whole else RESULTS / "quick")
-    about = {
+    about: Record = {
         "run": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         "command": f"python -m benchmarks {' '.join(argv)}".strip(),
         "machine": describe(),

@@ -51,7 +51,8 @@ def _runs(results: dict[str, Record]) -> str:
     """Which runs these are from, and how long each took."""
     runs: dict[tuple[str, ...], list[Record]] = {}
     for found in results.values():
-        key = (found["command"], found.get("run", found["started"]), found["machine"]["commit"])
+        began: str = found.get("run", found["started"])
+        key = (found["command"], began, found["machine"]["commit"])
         runs.setdefault(key, []).append(found)
     rows = [
         (

@@ -199,7 +199,7 @@ def corpus() -> str:
     )
     text += "\n" + table(("", "by", "time", "text", "spans found"), rows)
     near = records("corpus", table="near")
-    rows = [
+    indexes = [
         (
             f"{r['what']} {r['version']}",
             f"{rounded(r['seconds'])} s",
@@ -209,4 +209,4 @@ def corpus() -> str:
         for r in near
     ]
     head = (f"near-duplicates of {near[0]['documents']:,} documents", "time", "memory", "found")
-    return text + "\n" + table(head, rows)
+    return text + "\n" + table(head, indexes)

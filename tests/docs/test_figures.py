@@ -9,8 +9,8 @@ import pytest
 from benchmarks import summary
 from benchmarks.parts import PARTS
 from docs.pages import DOCS, TREE, name_of
-from scripts.figures import results
-from scripts.figures.blocks import BLOCKS, MARKED, block
+from scripts.figures import blocks, results
+from scripts.figures.blocks import BLOCKS, MARKED, Make, block
 from scripts.figures.files import PAGES, made
 
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
@@ -122,7 +122,8 @@ def test_busy_and_quick_runs_are_not_published(
 def test_what_is_not_measured_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block without a results file, or without the records it needs, tells how to measure it."""
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    monkeypatch.setattr("scripts.figures.blocks.BLOCKS", entered := {})
+    entered: dict[str, Make] = {}
+    monkeypatch.setattr(blocks, "BLOCKS", entered)
 
     @block("service")
     def tried() -> str:
