@@ -141,4 +141,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    busy.adopt()
     sys.exit(main(sys.argv[1:]))

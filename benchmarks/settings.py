@@ -74,9 +74,13 @@ class Settings:
         return self.size(80_000_000)
 
     @property
+    def hash_rounds(self) -> int:
+        return min(3, self.rounds)
+
+    @property
     def hash_paced(self) -> int:
         """Inserts at 100,000 a second."""
-        return self.size(100_000 if self.quick else 200_000)
+        return self.size(50_000 if self.quick else 100_000)
 
     @property
     def memory_keys(self) -> int:
