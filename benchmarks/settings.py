@@ -182,6 +182,11 @@ class Settings:
         return 3 if self.quick else 5
 
     @property
+    def few_service_rounds(self) -> int:
+        """Of what has no *must*, or takes long."""
+        return min(3, self.service_rounds)
+
+    @property
     def sampling_seconds(self) -> float:
         """Four rounds of samples, two, or one."""
         return (12.0 if self.quick else 20.0) if self.scale >= 1 else 6.0
@@ -232,7 +237,7 @@ class Settings:
     @property
     def client_keys(self) -> int:
         """By redis-py: a slow client needs no more to be timed."""
-        return self.size(20_000 if self.quick else 100_000)
+        return self.size(20_000)
 
     @property
     def cluster_rounds(self) -> int:

@@ -25,7 +25,7 @@ from benchmarks.timing import progress
 
 CONNECTIONS = 16
 BATCH = 1000
-SECONDS = 3.0
+SECONDS = 2.0
 ERROR_RATE = 0.01
 ARROW = "application/vnd.apache.arrow.stream"
 BATCH_ROWS = 1 << 17

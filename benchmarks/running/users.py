@@ -31,7 +31,9 @@ def run(settings: Settings) -> list[Record]:
             servers.bloomery(folder / "guarded", *QUIET) as guarded,
         ):
             bench = _Bench(plain, guarded, tokens, settings)
-            for number, pipeline in itertools.product(range(settings.service_rounds), PIPELINES):
+            for number, pipeline in itertools.product(
+                range(settings.few_service_rounds), PIPELINES
+            ):
                 progress.step(
                     f"service: users on and off, pipeline of {pipeline}, round {number + 1}"
                 )
