@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import summary
 from benchmarks.parts import PARTS
+from bloomery import BloomFilter, CuckooFilter
 from docs.pages import DOCS, TREE, name_of
 from scripts.figures import blocks, results
 from scripts.figures.blocks import BLOCKS, MARKED, Make, block
@@ -98,6 +99,18 @@ def test_no_figure_is_typed(page: Path) -> None:
 def test_a_typed_figure_is_found(typed: str) -> None:
     """The test above would see it."""
     assert LOOKS_MEASURED.search(typed)
+
+
+def test_the_size_of_a_cuckoo_filter_is_computed() -> None:
+    """README's row of the cuckoo filter says what its size is to a plain filter's."""
+    shares = [
+        CuckooFilter(1_000_000, rate).nbytes / BloomFilter(1_000_000, rate).nbytes
+        for rate in (0.01, 0.001)
+    ]
+    more, less = ("more" if share >= 1 else "less" for share in shares)
+    one, two = (f"{abs(share - 1):.0%}" for share in shares)
+    told = f"at 1% in {one} {more} memory than a plain filter, at 0.1% in {two} {less}"
+    assert told in (TREE / "README.md").read_text("utf-8")
 
 
 GOOD = {"busy": 0.0, "settings": {"quick": False, "scale": 1.0}, "records": [{"seconds": 1}]}
