@@ -20,7 +20,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-corpus bench-crawl
+.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-jobs bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-corpus bench-crawl
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust lint-deploy
 # Every test imported once, so that bytecode is kept of all: else each worker would compile all of it for itself.
@@ -69,6 +69,9 @@ soak: build $(STAMPS)/dev $(STAMPS)/wheel $(STAMPS)/servers $(STAMPS)/client-tes
 
 bench: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure it all, in a quarter of an hour, with one report (BENCH="--help", "--plan", "--only NAME")
 	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-jobs: build $(STAMPS)/dev $(STAMPS)/bench $(STAMPS)/servers ## measure what single pages are about: hashes, caches, crawls, segments, signatures
+	$(BIN)/python -m benchmarks --only hashing admission seen crawl segments signatures $(BENCH)
 
 bench-service: build $(STAMPS)/dev $(STAMPS)/servers ## measure the server against redis-server (BENCH="--quick")
 	$(BIN)/python -m benchmarks --only service $(BENCH)

@@ -18,43 +18,52 @@ class Part:
     alone: str = ""
 
 
+JOBS = "make bench-jobs"
 PARTS = {
-    "library": Part("one million keys beside every peer", 90, "library"),
-    "memory": Part("bits a key and the observed error rate", 20, "library.memory"),
-    "threads": Part("two threads", 15, "library.threads"),
-    "hashing": Part("what a hash costs, by its length and by k", 30, "library.hashing"),
+    "library": Part("one million keys beside every peer", 95, "library"),
+    "memory": Part("bits a key and the observed error rate", 10, "library.memory"),
+    "threads": Part("two threads", 10, "library.threads"),
     "limits": Part(
         "the family, the worst moment and rarer keys, to the plain filter and a C loop",
-        90,
+        110,
         "limits",
     ),
     "family": Part("every other kind of filter beside its peers", 60, "family"),
     "exact": Part(
-        "revoked keys among valid ones, without error; filters in a browser", 25, "jobs.exact"
+        "revoked keys among valid ones, without error; filters in a browser", 15, "jobs.exact"
     ),
     "feeds": Part("deltas of signed feeds, and what the check of a token costs", 15, "jobs.feeds"),
-    "admission": Part("caches that keep what is asked for twice, and edges", 20, "jobs.admission"),
-    "seen": Part("which articles each of many users had", 25, "jobs.seen"),
-    "crawl": Part("Scrapy's dupefilters", 30, "jobs.crawl"),
     "shell": Part(
-        "lines of JSON by a field, and what two files have not in common", 35, "jobs.shell"
-    ),
-    "segments": Part(
-        "reads that filters spare, in a store and in a folder of files", 35, "engines.segments"
-    ),
-    "signatures": Part(
-        "one index for ten columns beside Polars, DuckDB and PostgreSQL", 30, "engines.signatures"
+        "lines of JSON by a field, and what two files have not in common", 45, "jobs.shell"
     ),
     "engines": Part("terms of Polars and DuckDB queries, filters in Parquet files", 35, "engines"),
-    "service": Part("bloomery serve beside redis-server", 100, "service"),
-    "running": Part("HTTP, samples and users of bloomery serve", 75, "running"),
-    "guard": Part("exact answers in front of PostgreSQL", 45, "guard"),
-    "cluster": Part("filters in Redis, nodes, HAProxy", 80, "cluster"),
+    "service": Part("bloomery serve beside redis-server", 145, "service"),
+    "running": Part("HTTP, samples and users of bloomery serve", 110, "running"),
+    "guard": Part("exact answers in front of PostgreSQL", 50, "guard"),
+    "cluster": Part("filters in Redis, nodes, HAProxy", 110, "cluster"),
+    "hashing": Part("what a hash costs, by its length and by k", 40, "library.hashing", JOBS),
+    "admission": Part(
+        "caches that keep what is asked for twice, and edges", 25, "jobs.admission", JOBS
+    ),
+    "seen": Part("which articles each of many users had", 30, "jobs.seen", JOBS),
+    "crawl": Part("Scrapy's dupefilters", 45, "jobs.crawl", JOBS),
+    "segments": Part(
+        "reads that filters spare, in a store and in a folder of files",
+        60,
+        "engines.segments",
+        JOBS,
+    ),
+    "signatures": Part(
+        "one index for ten columns beside Polars, DuckDB and PostgreSQL",
+        60,
+        "engines.signatures",
+        JOBS,
+    ),
     "peers": Part("`library` one key at a time, also at 10 M keys", 900, "library.peers", "--only"),
     "batch": Part("`library` in batches, also at 10 M keys", 240, "library.batch", "--only"),
     "large": Part("100 M keys beside a plain C loop", 60, "library.large", "--only"),
-    "billion": Part("10^9 keys, and as many URLs", 90, "library.billion", "make bench-billion"),
     "dedup": Part("the command beside awk", 120, "jobs.dedup", "--only"),
+    "billion": Part("10^9 keys, and as many URLs", 90, "library.billion", "make bench-billion"),
     "compare": Part(
         "what else people use, for ten million URLs", 350, "jobs.compare", "make bench-compare"
     ),
@@ -97,8 +106,14 @@ def plan(names: list[str]) -> str:
 
 
 def left_out(names: list[str]) -> list[str]:
-    """The parts that a run of all others leaves out."""
+    """The parts that a run of all others leaves out, by the command that runs them."""
     if names != USUAL:
         return []
-    others = (f"{name} ({command_of(name)})" for name, part in PARTS.items() if part.alone)
-    return [f"  not in it, since they take long: {', '.join(others)}"]
+    commands: dict[str, list[str]] = {}
+    for name, part in PARTS.items():
+        if part.alone:
+            commands.setdefault(command_of(name), []).append(name)
+    return [
+        "  not in it, since they take long:",
+        *(f"    {command}: {', '.join(parts)}" for command, parts in commands.items()),
+    ]

@@ -88,8 +88,8 @@ class Settings:
 
     @property
     def memory_absent(self) -> int:
-        """At 0.1%, 100 M absent keys give 100,000 errors: one deviation is 0.3% of the rate."""
-        return self.size(20_000_000 if self.quick else 100_000_000)
+        """At 0.1%, 50 M absent keys give 50,000 errors: one deviation is 0.4% of the rate."""
+        return self.size(20_000_000 if self.quick else 50_000_000)
 
     @property
     def large_keys(self) -> int:
@@ -183,13 +183,13 @@ class Settings:
 
     @property
     def few_service_rounds(self) -> int:
-        """Of what has no *must*, or takes long."""
+        """Of what takes long."""
         return min(3, self.service_rounds)
 
     @property
     def sampling_seconds(self) -> float:
-        """Four rounds of samples, two, or one."""
-        return (12.0 if self.quick else 20.0) if self.scale >= 1 else 6.0
+        """Three rounds of samples, two, or one."""
+        return (12.0 if self.quick else 15.0) if self.scale >= 1 else 6.0
 
     @property
     def arrow_keys(self) -> int:
@@ -268,7 +268,7 @@ class Settings:
 
     @property
     def feed_keys(self) -> int:
-        return self.size(100_000 if self.quick else 1_000_000)
+        return self.size(100_000 if self.quick else 500_000)
 
     @property
     def seen_stores(self) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
 
-ROUNDS = 3
+ROUNDS = 2
 REPEATS = 0.05
 SET_LOOP = """
 import sys

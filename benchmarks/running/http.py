@@ -32,7 +32,7 @@ BATCH_ROWS = 1 << 17
 
 
 def run(settings: Settings) -> list[Record]:
-    rounds = settings.service_rounds
+    rounds = settings.few_service_rounds
     rates: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(servers.scratch())

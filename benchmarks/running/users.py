@@ -71,8 +71,8 @@ class _Bench:
 
     def round(self, command: str, pipeline: int) -> None:
         """Without users, with one, without, with the other, without."""
-        # Twice as many as elsewhere: the logins of 50 connections are not what is measured.
-        requests = 4 * self.settings.service_requests(pipeline)
+        # As many as elsewhere: the logins of 50 connections are not what is measured.
+        requests = 2 * self.settings.service_requests(pipeline)
         off = self._rate(self.plain, None, command, pipeline, requests)
         for which, token in self.tokens.items():
             on = self._rate(self.guarded, token, command, pipeline, requests)

@@ -63,7 +63,7 @@ def run(settings: Settings) -> list[Record]:
         rounds = settings.service_rounds
         for number, pipeline in itertools.product(range(rounds), PEERS):
             progress.step(f"service: rates, pipeline of {pipeline}, round {number + 1} of {rounds}")
-            bench.round(pipeline, whole=number < settings.few_service_rounds)
+            bench.round(pipeline, whole=number < settings.few_rounds)
         return [*filters, *bench.records(), _memory(ours["bloomery"], folder, settings)]
 
 
