@@ -51,7 +51,7 @@ def _runs(results: dict[str, Record]) -> str:
     """Which runs these are from, and how long each took."""
     runs: dict[tuple[str, ...], list[Record]] = {}
     for found in results.values():
-        began: str = found.get("run", found["started"])
+        began = found["run"] if "run" in found else found["started"]
         key = (found["command"], began, found["machine"]["commit"])
         runs.setdefault(key, []).append(found)
     rows = [
