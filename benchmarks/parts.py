@@ -28,7 +28,7 @@ PARTS = {
         110,
         "limits",
     ),
-    "family": Part("every other kind of filter beside its peers", 60, "family"),
+    "family": Part("every other kind of filter beside its peers", 75, "family"),
     "exact": Part(
         "revoked keys among valid ones, without error; filters in a browser", 15, "jobs.exact"
     ),

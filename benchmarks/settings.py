@@ -27,13 +27,13 @@ class Settings:
 
     @property
     def few_rounds(self) -> int:
-        """For the slow peers, and at 10 M keys for all that no *must* is held against."""
+        """For the slow peers, and all that no *must* is held against."""
         return 1 if self.quick else 2
 
     @property
-    def some_rounds(self) -> int:
-        """For the peers that no *must* is held against, if they are quick."""
-        return min(2, self.rounds)
+    def three_rounds(self) -> int:
+        """Where ratios are large, or in many rows."""
+        return min(3, self.rounds)
 
     def rounds_at(self, error_rate: float) -> int:
         """Of batches."""
@@ -72,10 +72,6 @@ class Settings:
     def hash_large(self) -> int:
         """At 1% in 99 MB, which no cache holds."""
         return self.size(80_000_000)
-
-    @property
-    def hash_rounds(self) -> int:
-        return min(3, self.rounds)
 
     @property
     def hash_paced(self) -> int:
@@ -156,6 +152,11 @@ class Settings:
     @property
     def family_keys(self) -> int:
         return self.size(1_000_000)
+
+    @property
+    def family_timed(self) -> int:
+        """Keys of the kinds and their peers, where they are timed."""
+        return self.size(200_000)
 
     @property
     def family_absent(self) -> int:

@@ -26,7 +26,7 @@ Entry = tuple[str, Peer]
 
 def run(settings: Settings) -> list[Record]:
     records: list[Record] = []
-    size = settings.family_keys
+    size = settings.family_timed
     for keys_of in ("str", "int"):
         progress.step(f"family: making {size:,} {keys_of} keys")
         keys = present_and_absent(keys_of, size, size)
@@ -56,15 +56,16 @@ def _measure(
     best = {(kind, peer.name): Best() for kind, peer in entries}
     weighed: dict[tuple[str, str], Record] = {}
     failed: dict[tuple[str, str], Record] = {}
-    for number in range(settings.rounds):
+    for number in range(settings.three_rounds):
         for kind, peer in rotated(entries, number):
             label = (kind, peer.name)
             if label in failed or (peer.cap is not None and number >= settings.few_rounds):
                 continue
             where = f"{kind}, {peer.name}, {present.count:,} {present.kind} at {error_rate:.1%}"
-            progress.step(f"family: round {number + 1}/{settings.rounds}: {where}")
+            progress.step(f"family: round {number + 1}/{settings.three_rounds}: {where}")
             try:
-                weighed[label] = _round(settings, peer, best[label], keys, error_rate)
+                weight = _round(settings, peer, best[label], keys, error_rate, label in weighed)
+                weighed[label] = weighed.get(label) or weight
             except Exception:  # noqa: BLE001 (whatever a peer raises)
                 failed[label] = {
                     "table": "failed",
@@ -90,15 +91,20 @@ def _measure(
 
 
 def _round(
-    settings: Settings, peer: Peer, best: Best, keys: tuple[Keys, Keys], error_rate: float
+    settings: Settings,
+    peer: Peer,
+    best: Best,
+    keys: tuple[Keys, Keys],
+    error_rate: float,
+    weighed: bool,
 ) -> Record:
-    """Every pass of one contender, and what it weighs before keys are removed."""
+    """Every pass of one contender, and what it weighs before keys are removed, once."""
     present, absent = keys
     size = min(present.count, peer.cap or present.count)
     handle = peer.make(size, error_rate, present.kind)
     one_by_one(handle, best, present, absent, size, settings.ask_cap)
     asked = absent.count if peer.cap is None else SLOW_ABSENT
-    weight = weigh(handle, present, absent, size, asked)
+    weight = {} if weighed else weigh(handle, present, absent, size, asked)
     if handle.remove is not None:
         fresh = present.fresh(size)
         with quiet():

@@ -70,7 +70,7 @@ CONTENDERS = (
 def run(settings: Settings) -> list[Record]:
     records: list[Record] = []
     for keys_of in ("str", "int"):
-        size = settings.family_keys
+        size = settings.family_timed
         progress.step(f"family: making {size:,} {keys_of} keys")
         records += _measure(settings, *present_and_absent(keys_of, size, size))
     present_and_absent.cache_clear()
@@ -81,14 +81,12 @@ def _measure(settings: Settings, present: Keys, absent: Keys) -> list[Record]:
     builders = [builder for builder in CONTENDERS if installed(builder.module)]
     best = {builder.name: Best() for builder in builders}
     weighed: dict[str, Record] = {}
-    for number in range(settings.rounds):
+    for number in range(settings.three_rounds):
         for builder in rotated(builders, number):
             name = builder.name
             if not builder.ours and number >= settings.few_rounds:
                 continue
-            progress.step(
-                f"family: static, {present.kind}, round {number + 1}/{settings.rounds}: {name}"
-            )
+            progress.step(f"family: static, {present.kind}, round {number + 1}: {name}")
             handle = _build(builder, best[name], "bulk_build", present.fresh())
             _ask(handle, best[name], present, absent)
             if name not in weighed:

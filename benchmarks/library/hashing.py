@@ -59,7 +59,7 @@ def run(settings: Settings) -> list[Record]:
     for length in LENGTHS:
         progress.step(f"hashing: keys of {length} bytes")
         ways = _by_hasher(count)
-        for way, best in zip(ways, _timed(ways, keys[length], settings.hash_rounds), strict=True):
+        for way, best in zip(ways, _timed(ways, keys[length], settings.three_rounds), strict=True):
             records.append({"table": "length", "way": way.name, "length": length, "ns": best.ns})
     for capacity in (count, settings.hash_large):
         ways = [
@@ -72,7 +72,7 @@ def run(settings: Settings) -> list[Record]:
                 Way(f"{TEXTBOOK}, k={k}", _textbook(count, 2.0**-k), slow=True) for k in HASHES
             ]
         progress.step(f"hashing: by k, a filter for {capacity:,} keys")
-        for way, best in zip(ways, _timed(ways, keys[LENGTH], settings.hash_rounds), strict=True):
+        for way, best in zip(ways, _timed(ways, keys[LENGTH], settings.three_rounds), strict=True):
             made = way.make()
             about = {"num_hashes": made.num_hashes, "nbytes": _nbytes(made)}
             row = {"table": "k", "way": way.name, "capacity": capacity, "ns": best.ns}

@@ -65,7 +65,7 @@ def _measure(
     for number in range(settings.rounds):
         _floor(best[FLOOR], present)
         for peer in rotated(peers, number):
-            if number >= _rounds(settings, peer, many):
+            if number >= _rounds(settings, peer):
                 continue
             progress.step(
                 f"peers: {capacity:,} {kind} at {error_rate:.1%}, "
@@ -105,11 +105,9 @@ def _timed(settings: Settings, peer: Peer, kind: str) -> bool:
     return kind in settings.kinds_of_all or peer.name in CONTENDERS
 
 
-def _rounds(settings: Settings, peer: Peer, many: bool) -> int:
+def _rounds(settings: Settings, peer: Peer) -> int:
     """Ours and those that a *must* names run every round."""
-    if peer.cap is not None or (many and peer.name not in CONTENDERS):
-        return settings.few_rounds
-    return settings.rounds if peer.name in CONTENDERS else settings.some_rounds
+    return settings.rounds if peer.name in CONTENDERS else settings.few_rounds
 
 
 def _floor(best: Best, present: Keys) -> None:
