@@ -46,7 +46,7 @@ PARTS = {
         "caches that keep what is asked for twice, and edges", 25, "jobs.admission", JOBS
     ),
     "seen": Part("which articles each of many users had", 30, "jobs.seen", JOBS),
-    "crawl": Part("Scrapy's dupefilters", 45, "jobs.crawl", JOBS),
+    "crawl": Part("Scrapy's dupefilters", 120, "jobs.crawl", JOBS),
     "segments": Part(
         "reads that filters spare, in a store and in a folder of files",
         60,

@@ -111,12 +111,12 @@ class Settings:
     @property
     def crawl_timed(self) -> int:
         """Requests whose cost is measured, one by one."""
-        return self.size(20_000 if self.quick else 50_000)
+        return self.size(20_000 if self.quick else 100_000)
 
     @property
     def crawl_requests(self) -> int:
         """Fingerprints whose memory is measured."""
-        return self.size(1_000_000 if self.quick else 4_000_000)
+        return self.size(1_000_000 if self.quick else 10_000_000)
 
     @property
     def dedup_lines(self) -> int:
