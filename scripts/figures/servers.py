@@ -134,6 +134,18 @@ def stalls() -> str:
     return table(head, rows)
 
 
+@block("service")
+def pauses() -> str:
+    found = records("service", table="pauses")
+    found.sort(key=lambda r: -max(float(r["read"]), float(r["write"])))
+    rows = [
+        (r["request"], _ms(1e3 * r["read"]), _ms(1e3 * r["write"]), f"{r['took']:.1f} s")
+        for r in found[:5]
+    ]
+    title = f"the worst of {len(found)}, filters of {found[0]['bytes'] / 1e9:.1f} GB"
+    return table((title, "BF.EXISTS of another client", "BF.ADD", "it took"), rows)
+
+
 @block("cluster")
 def many_machines() -> str:
     r = record("cluster", table="library", way="blocked")
