@@ -154,24 +154,28 @@ class Settings:
         return self.size(1_000_000)
 
     @property
+    def family_rounds(self) -> int:
+        return 2
+
+    @property
     def family_timed(self) -> int:
         """Keys of the kinds and their peers, where they are timed."""
         return self.size(200_000)
 
     @property
     def family_absent(self) -> int:
-        """At 1%, 10 M absent keys give 100,000 errors: one deviation is 0.3% of the rate."""
-        return self.size(1_000_000 if self.quick else 10_000_000)
+        """At 1%, 4 M absent keys give 40,000 errors: one deviation is 0.5% of the rate."""
+        return self.size(1_000_000 if self.quick else 4_000_000)
 
     @property
     def bank_users(self) -> int:
         """With 5,000 keys each."""
-        return self.size(5_000 if self.quick else 20_000)
+        return self.size(5_000 if self.quick else 10_000)
 
     @property
     def bank_many(self) -> int:
         """Users with 200 keys each."""
-        return self.size(20_000 if self.quick else 200_000)
+        return self.size(20_000 if self.quick else 100_000)
 
     @property
     def service_keys(self) -> int:

@@ -56,13 +56,13 @@ def _measure(
     best = {(kind, peer.name): Best() for kind, peer in entries}
     weighed: dict[tuple[str, str], Record] = {}
     failed: dict[tuple[str, str], Record] = {}
-    for number in range(settings.three_rounds):
+    for number in range(settings.family_rounds):
         for kind, peer in rotated(entries, number):
             label = (kind, peer.name)
             if label in failed or (peer.cap is not None and number >= settings.few_rounds):
                 continue
             where = f"{kind}, {peer.name}, {present.count:,} {present.kind} at {error_rate:.1%}"
-            progress.step(f"family: round {number + 1}/{settings.three_rounds}: {where}")
+            progress.step(f"family: round {number + 1}/{settings.family_rounds}: {where}")
             try:
                 weight = _round(settings, peer, best[label], keys, error_rate, label in weighed)
                 weighed[label] = weighed.get(label) or weight

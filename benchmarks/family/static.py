@@ -81,7 +81,7 @@ def _measure(settings: Settings, present: Keys, absent: Keys) -> list[Record]:
     builders = [builder for builder in CONTENDERS if installed(builder.module)]
     best = {builder.name: Best() for builder in builders}
     weighed: dict[str, Record] = {}
-    for number in range(settings.three_rounds):
+    for number in range(settings.family_rounds):
         for builder in rotated(builders, number):
             name = builder.name
             if not builder.ours and number >= settings.few_rounds:
