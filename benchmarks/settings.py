@@ -213,7 +213,7 @@ class Settings:
 
     @property
     def cluster_rounds(self) -> int:
-        return (5 if self.quick else 21) if self.scale >= 1 else 1
+        return (5 if self.quick else 11) if self.scale >= 1 else 1
 
     @property
     def cluster_load_bytes(self) -> int:
@@ -222,12 +222,25 @@ class Settings:
 
     @property
     def cluster_loads(self) -> int:
-        return (2 if self.quick else 5) if self.scale >= 1 else 1
+        return (2 if self.quick else 3) if self.scale >= 1 else 1
 
     @property
     def cluster_seconds(self) -> float:
         """Of the writes under which the lag is measured."""
-        return (8.0 if self.quick else 60.0) if self.scale >= 1 else 2.0
+        return (8.0 if self.quick else 25.0) if self.scale >= 1 else 2.0
+
+    @property
+    def cluster_check_rounds(self) -> int:
+        return (1 if self.quick else 3) if self.scale >= 1 else 1
+
+    @property
+    def cluster_check_seconds(self) -> float:
+        return 1.0 if self.scale >= 1 else 0.2
+
+    @property
+    def cluster_keys(self) -> int:
+        """Of the filter for which Redis's memory is measured."""
+        return self.size(10_000_000 if self.quick else 100_000_000)
 
     @property
     def admission_objects(self) -> int:
