@@ -85,6 +85,7 @@ class SimulatedNode:
         self.rate = world.random.uniform(0.97, 1.03)
         self.offset = world.random.uniform(0, 1e6)
         self.store = world.primary
+        self.linked: Store | None = None  # where it waited for news last
         self.strayed = -1.0  # when it last talked to a store that was no primary any more
         self.start()
 
@@ -306,6 +307,9 @@ class World:
         store, id, faults = node.store, node.id, self.faults
         if store is not self.primary:
             node.strayed = self.now
+        if isinstance(action, m.Fetch) and action.wait and node.linked is not store:
+            node.linked = store
+            action = replace(action, wait=False)  # over a new connection it looks first
         wait = 0.3 if isinstance(action, m.Fetch) and action.wait else 0.0
         slowly = isinstance(action, m.SaveSnapshot | m.LoadSnapshot)
         node.asked[action.ref] = store

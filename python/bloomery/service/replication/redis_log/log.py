@@ -125,11 +125,13 @@ class RedisLog:
 
     async def _fetch(self, action: m.Fetch) -> m.Fetched:
         first: tuple[Command, ...] = ()
-        link, longer = self._reads, 0.0
-        if action.wait and action.after is not None:
+        link, longer = self._news if action.wait else self._reads, 0.0
+        # Over a new connection it looks first: a stream that has lost its end has no news to wait
+        # for, and who puts that back must come before others write.
+        if action.wait and action.after is not None and link.is_connected:
             # A wake-up only, since it does not tell whether the stream still has the mark. What
             # counts is sent right behind it, so that Redis is not asked twice.
-            link, longer = self._news, self._wait
+            longer = self._wait
             block, position = max(1, int(longer * 1000)), written(action.after.position)
             read = (b"XREAD", b"COUNT", 1, b"BLOCK", block, b"STREAMS", self._keys.log, position)
             first = (read,)
@@ -153,9 +155,7 @@ class RedisLog:
         replicated = True
         if self._min_replicas:
             wait = (b"WAIT", self._min_replicas, self._replica_ms)
-            reply, count = await self._script(
-                self._writes, scripts.APPEND, arguments, then=wait
-            )
+            reply, count = await self._script(self._writes, scripts.APPEND, arguments, then=wait)
             replicated = isinstance(count, int) and count >= self._min_replicas
         else:
             reply, _ = await self._script(self._writes, scripts.APPEND, arguments)
