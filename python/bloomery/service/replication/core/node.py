@@ -249,7 +249,7 @@ class ReplicationCore:
                 self._apply(placed)
             self._caught_up_to(event.end, sent)
         elif event.end is not None:  # it was trimmed since: there is a manifest now
-            self._load_at, self._empty_since = self._now, None
+            self._load_at, self._empty_since = self._now + self.options.retry, None
         elif self.history.at is not None:  # Redis has lost everything, and this node has not
             self._loading = False
         else:
