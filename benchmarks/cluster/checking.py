@@ -81,7 +81,7 @@ def _used(asked: list[Running], watched: Running, pipeline: int, settings: Setti
         before, began = watched.cpu_seconds(), time.monotonic()
         time.sleep(settings.cluster_check_seconds)
         used, seconds = watched.cpu_seconds() - before, time.monotonic() - began
-        reached = running.end()["rate"]
+        reached: float = running.end()["rate"]
     return used / (reached * seconds / len(asked)) * 1e6
 
 

@@ -27,7 +27,7 @@ Work = Callable[[Running, str, int], int]
 def run(settings: Settings) -> list[Record]:
     """One node writes, another one follows; two others where many clients write."""
     keys = settings.size(200_000 if settings.quick else 1_000_000)
-    made = {}
+    made: dict[str, Record] = {}
     with stage() as there:
         there.start(2)
         for what, each, work in sorted(_WORK, key=lambda one: one[0] == CROWD):
