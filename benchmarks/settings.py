@@ -263,6 +263,19 @@ class Settings:
         return (8.0 if self.quick else 15.0) if self.scale >= 1 else 2.0
 
     @property
+    def cluster_check_rounds(self) -> int:
+        return (1 if self.quick else 3) if self.scale >= 1 else 1
+
+    @property
+    def cluster_check_seconds(self) -> float:
+        return 1.0 if self.scale >= 1 else 0.2
+
+    @property
+    def cluster_keys(self) -> int:
+        """Of the filter for which Redis's memory is measured."""
+        return self.size(10_000_000 if self.quick else 100_000_000)
+
+    @property
     def admission_objects(self) -> int:
         """Distinct objects of the trace; there are six requests for each."""
         return self.size(20_000 if self.quick else 60_000)

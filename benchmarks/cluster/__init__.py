@@ -3,7 +3,7 @@ on one machine."""
 
 from __future__ import annotations
 
-from benchmarks.cluster import balanced, costs, lag, library, loading
+from benchmarks.cluster import balanced, checking, costs, lag, library, loading, weight
 from benchmarks.lines import Line
 from benchmarks.service import steps
 from benchmarks.settings import Record, Settings
@@ -12,15 +12,19 @@ STEPS: steps.Steps = {
     "library": library.run,
     "loading": loading.run,
     "checks": balanced.run,
+    "checking": checking.run,
     "costs": costs.run,
     "lag": lag.run,
+    "weight": weight.run,
 }
 TABLES: steps.Tables = {
     "library": library.render,
     "loading": loading.render,
     "checks": balanced.render,
+    "checking": checking.render,
     "costs": costs.render,
     "lag": lag.render,
+    "weight": weight.render,
 }
 
 
@@ -34,5 +38,5 @@ def render(records: list[Record]) -> str:
 
 def judge(records: list[Record]) -> list[Line]:
     """The lines of "How good": every *must* that the issue states."""
-    parts = (library.judge, loading.judge, balanced.judge, costs.judge, lag.judge)
-    return [line for judged in parts for line in judged(records)]
+    parts = (library, loading, balanced, checking, costs, lag, weight)
+    return [line for part in parts for line in part.judge(records)]

@@ -30,7 +30,7 @@ from benchmarks.timing import progress
 NAME = "checked"
 MOST = 1.10
 PACES = {1: 2_000, 16: 24_000}  # a pipeline of so many: checks a second and a node
-SECONDS = 3.0
+SECONDS = 1.5
 DIRECT = "one node"
 BALANCED = f"{NODES} nodes, HAProxy"
 EVEN, FULL = "even pace", "redis-benchmark"
@@ -51,7 +51,7 @@ def run(settings: Settings) -> list[Record]:
         _require_all(nodes, keys)
         with balancer(there.folder, nodes) as front:
             doors = {DIRECT: (nodes[0], nodes[:1]), BALANCED: (front, nodes)}
-            rounds = settings.service_rounds if settings.scale >= 1 else 1
+            rounds = settings.cluster_check_rounds
             for number in range(rounds):
                 for pipeline in PACES:
                     progress.step(

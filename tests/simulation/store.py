@@ -66,6 +66,10 @@ class Store:
         index = self._index(mark.position)
         return index < len(self.stream) and self.stream[index].mark == mark
 
+    def has_behind(self, mark: Mark | None) -> bool:
+        """Is there something behind the position of this entry, whether that is there or not?"""
+        return mark is None or (bool(self.stream) and self.stream[-1].position > mark.position)
+
     @property
     def end(self) -> Mark | None:
         """The last entry."""

@@ -85,6 +85,7 @@ class SimulatedNode:
         self.rate = world.random.uniform(0.97, 1.03)
         self.offset = world.random.uniform(0, 1e6)
         self.store = world.primary
+        self.linked: Store | None = None  # where it waited for news last
         self.strayed = -1.0  # when it last talked to a store that was no primary any more
         self.start()
 
@@ -97,6 +98,7 @@ class SimulatedNode:
         self.writes: dict[int, WriteRecord] = {}
         self.reads: dict[int, tuple[tuple[str, int], float]] = {}
         self.asked: dict[int, Store] = {}  # requests to Redis without an answer yet
+        self.is_timed = False  # will the core be stepped when it wants to be?
         self.core_event(m.Tick())
         self.world.after(TICK, self.tick, self.id)
 
@@ -136,6 +138,16 @@ class SimulatedNode:
         self.world.steps += 1
         for action in self.core.step(event, self.clock()):
             self._do(action)
+        due = self.core.due
+        if due is not None and not self.is_timed:
+            self.is_timed = True
+            self.world.after(max(0.0, due - self.clock()) / self.rate, self.wake, self.id)
+
+    def wake(self, id: bytes) -> None:
+        """Let the core look for news, unless what came meanwhile has put that off."""
+        if id == self.id:
+            self.is_timed = False
+            self.deliver(id, m.Tick())
 
     def _do(self, action: m.Action) -> None:
         world = self.world
@@ -207,7 +219,8 @@ class World:
         self.steps = 0
         self.seconds = seconds
         self.confirm = self.random.random() < 0.4
-        self.options = replace(options, confirm=self.confirm)
+        gather = (0.0, 0.005, 0.03)[seed % 3]  # seconds; a message takes some 0.004
+        self.options = replace(options, confirm=self.confirm, gather=gather)
         self.checker = Checker(self.confirm)
         self.faults = faults or Faults()
         self.quiet = False  # no faults any more
@@ -294,6 +307,9 @@ class World:
         store, id, faults = node.store, node.id, self.faults
         if store is not self.primary:
             node.strayed = self.now
+        if isinstance(action, m.Fetch) and action.wait and node.linked is not store:
+            node.linked = store
+            action = replace(action, wait=False)  # over a new connection it looks first
         wait = 0.3 if isinstance(action, m.Fetch) and action.wait else 0.0
         slowly = isinstance(action, m.SaveSnapshot | m.LoadSnapshot)
         node.asked[action.ref] = store
@@ -325,11 +341,10 @@ class World:
         event: m.Event
         match action:
             case m.Fetch():
-                event = store.fetch(action.ref, action.after)
-                if action.wait and event.end == action.after:
-                    end = self.now + 0.3
-                    self._wait(store, end, lambda: self._fetch(node, id, store, action))
+                if action.wait:
+                    self._await_news(node, id, store, action, self.now + 0.3)
                     return
+                event = store.fetch(action.ref, action.after)
             case m.Append() if self.faults.full and self._is_full():
                 event = m.Refused(action.ref, "full")
             case m.Append():
@@ -378,8 +393,15 @@ class World:
 
         self.after(end - self.now, over)
 
-    def _fetch(self, node: SimulatedNode, id: bytes, store: Store, action: m.Fetch) -> None:
-        if store.alive:
+    def _await_news(
+        self, node: SimulatedNode, id: bytes, store: Store, action: m.Fetch, end: float
+    ) -> None:
+        """Answer a fetch when something is behind its position, or at a time."""
+        if not store.alive:
+            return
+        if self.now < end and not store.has_behind(action.after):
+            self._wait(store, end, lambda: self._await_news(node, id, store, action, end))
+        else:
             self._reply(node, id, store.fetch(action.ref, action.after))
 
     def _appended(self, store: Store, placed: Placed) -> None:

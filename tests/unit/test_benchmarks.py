@@ -290,10 +290,12 @@ def test_cluster_runs_and_judges(tmp_path: Path) -> None:
     lose no key, and every write is known to the other nodes."""
     found = run(tmp_path, "cluster")
     records = found["records"]
-    assert {r["table"] for r in records} == {"library", "loading", "checks", "costs", "lag"}
+    nodes = {"checks", "checking", "costs", "lag", "weight"}
+    assert {r["table"] for r in records} == {"library", "loading"} | nodes
     assert not any(r["lost_keys"] for r in records if r["table"] == "library")
     assert not any(r["late"] for r in records if r["table"] == "lag")
-    assert len(found["how_good"]) == 6
+    assert len(found["how_good"]) == 13
+    assert not any(line["verdict"] == "not measured" for line in found["how_good"])
 
 
 @pytest.mark.soak

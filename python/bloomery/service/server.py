@@ -137,10 +137,7 @@ class Server:
         if not self.settings.store:
             recovered = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
             self._open(recovered)
-            # What is there stays: a collection that walks a million objects holds up everybody.
-            gc.freeze()
-            gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
-            self.loaded = True
+            self._loaded()
             return True
         self.node = Node(self.settings, self.say, self.alerts, self._describe)
         self._open(Recovery(self.data, State(), 1, 0, 0, 0))
@@ -151,11 +148,17 @@ class Server:
         if started.done():
             await started
             await self.parts.access.refresh()
-            self.loaded = True
+            self._loaded()
             return True
         started.cancel()
         await self.parts.close(Shutdown(self.say))
         return False
+
+    def _loaded(self) -> None:
+        # What is there stays: a collection that walks a million objects holds up everybody.
+        gc.freeze()
+        gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
+        self.loaded = True
 
     async def _has_users(self) -> bool:
         """Whether there are users; of nodes whose Redis does not answer, there may be."""

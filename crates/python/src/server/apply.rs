@@ -11,6 +11,9 @@ use crate::server::names::{ADD, ADD_NEW, Entry, REMOVE, Work, count};
 /// The answer to a key that the filter refused; those behind it had their turn.
 pub const REFUSED: u8 = 3;
 
+/// Keys that are looked for before all are.
+const FEW: usize = 8;
+
 /// A refusal of an operation of a filter, or an error: nobody knows how far it came.
 pub type Done = PyResult<Result<(), Refusal>>;
 
@@ -99,8 +102,15 @@ impl Entry {
         if !enough || self.loading || self.followed {
             return Ok(false);
         }
-        self.filter.contains(py, work.hashes, work.answers)?;
-        Ok(work.answers.iter().all(|answer| *answer == 1))
+        // Most adds are of new keys, which the first few show: the others are not looked for then.
+        let few = work.hashes.len().min(FEW * self.filter.width());
+        for some in [&work.hashes[..few], &work.hashes[few..]] {
+            self.filter.contains(py, some, work.answers)?;
+            if work.answers.contains(&0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

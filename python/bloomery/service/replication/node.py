@@ -84,6 +84,7 @@ class Node:
         self._caught_up = asyncio.Event()
         self._saved: asyncio.Future[None] | None = None  # who waits for a snapshot
         self._ticking: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None  # of the core's next look for news
 
     # Set by follow().
     engine: Engine
@@ -135,6 +136,8 @@ class Node:
         """Follow no more; what is under way has a moment to end."""
         if self._ticking is not None:
             self._ticking.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self.broken = self.broken or "it is stopped"
         for pid in self._writers:  # or the thread that waits for it keeps this process
             os.kill(pid, signal.SIGKILL)
@@ -346,6 +349,19 @@ class Node:
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)
+        if self._timer is None and (due := self.core.due) is not None:
+            self._timer = self._loop.call_later(max(0.0, due - time.monotonic()), self._wake)
+
+    def _wake(self) -> None:
+        """Let the core look for news, unless what came meanwhile has put that off."""
+        self._timer, due = None, self.core.due
+        if due is None or self.broken:
+            return
+        left = due - time.monotonic()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._wake)
+        else:
+            self._step(m.Tick())
 
     def _do(self, action: m.Action) -> None:
         match action:

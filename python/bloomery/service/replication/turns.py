@@ -6,6 +6,8 @@ log, and is answered when that entry is applied here.
                                                                         └──> refused: an error
 
 One payload is on its way at a time. What is written meanwhile, in however many rounds, is the next.
+After one of many clients the next has a moment to become as large: an entry costs Redis and every
+node about the same with one key or a hundred.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from bloomery.service.group_commit import CommitWaiter, Turns
 from bloomery.service.observe import logs
 
 _CLOSING = 2.0  # seconds for what was sent to be answered
+_CROWD = 8  # clients of one entry: one that waits for each answer is never held up
+_PACE = 0.001  # seconds from the entry of a crowd to the next, at least
 
 
 class _Sent(NamedTuple):
@@ -68,6 +72,8 @@ class SharedTurns(Turns):
         # Of what is noted and was not sent yet.
         self._held: list[CommitWaiter] = []
         self._expected: list[_Expected] = []
+        self._next_at = 0.0  # when it may be sent
+        self._timer: asyncio.TimerHandle | None = None
 
     def note(self, op: Op, filter_id: int, data: bytes) -> asyncio.Future[Any]:
         """Let an operation be part of this turn; a future of its result."""
@@ -109,6 +115,11 @@ class SharedTurns(Turns):
         all of it is the next entry."""
         if self._sent or self._begun:  # in a turn that goes on, more is noted: its end sends it
             return
+        now = time.monotonic()
+        if now < self._next_at and (self._held or self._expected):
+            if self._timer is None:
+                self._timer = self._loop.call_later(self._next_at - now, self._go_on)
+            return
         records = self.engine.shelf.take_log()
         held, self._held = self._held, []
         expected, self._expected = self._expected, []
@@ -117,9 +128,15 @@ class SharedTurns(Turns):
                 waiter.release(None)
             return
         number = next(self._numbers)
-        self._sent[number] = _Sent(held, expected, time.monotonic())
+        self._sent[number] = _Sent(held, expected, now)
+        if len(held) + len(expected) >= _CROWD:
+            self._next_at = now + _PACE
         needs = max(SINCE.get(record[1], 1) for record in records) if SINCE else 1
         self._send(number, _native.pack_records(records), needs)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        self._send_next()
 
     def applied(self, number: int, results: list[Any]) -> None:
         """Answer a turn: its entry is in the log, and has done this."""

@@ -42,8 +42,8 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Read the entry at `after` and what is behind it; None: from the start. `wait`: while there is
-    nothing behind it, for a while. Answered by `Fetched`."""
+    """Read the entry at `after` and what is behind it; None: from the start. `wait`: first wait for
+    something to be behind its position, for a while. Answered by `Fetched`."""
 
     ref: int
     after: Mark | None

@@ -28,6 +28,9 @@ class Options:
     max_lag: float = 5.0  # how old a copy may be that is answered from
     write_timeout: float = 2.0
     retry: float = 0.1  # between two attempts that failed
+    # News is looked for no sooner than this after an answer, so that several entries come at once.
+    # Who appends needs none: the answer brings what came before. Ten times this it is waited for.
+    gather: float = 0.002
     settle: float = 0.3  # after a failure: those who lost entries put them back before others write
     retain: float = 60.0  # how long acknowledged writes are kept
     hello: float = 10.0
@@ -76,6 +79,8 @@ class ReplicationCore:
         self._fresh: float | None = None  # the copy has all that the stream had at this time
         self._confirmed: float | None = None  # the same, and replicas have it too
         self._fetch_at = 0.0
+        self._look_at = 0.0  # when news is looked for
+        self._lively = False  # did the last answer bring entries of others?
         self._append_at = 0.0
         self._sent = 0.0  # when this node last appended something
         self._hello_at = 0.0  # when it says next that it is there
@@ -100,6 +105,13 @@ class ReplicationCore:
     def fresh(self) -> float | None:
         """The copy has all that the stream had at this time; None: it is not known of any."""
         return self._fresh
+
+    @property
+    def due(self) -> float | None:
+        """When to step next although nothing happens; None: at the next tick is soon enough."""
+        if self._loading or self._is_asked(m.Fetch, m.PutBack, m.Restore):
+            return None
+        return max(self._look_at, self._fetch_at)
 
     @property
     def joined(self) -> bool:
@@ -184,6 +196,7 @@ class ReplicationCore:
 
     def _failed(self, action: m.Action) -> None:
         self._fetch_at = self._load_at = self._now + self.options.retry
+        self._lively = True  # look what is there before anything is waited for
         self._settle()
         steps = m.ReadManifest | m.SaveSnapshot | m.SwapManifest
         if isinstance(action, steps) and self._snapshots.owns(action.ref):
@@ -236,7 +249,7 @@ class ReplicationCore:
                 self._apply(placed)
             self._caught_up_to(event.end, sent)
         elif event.end is not None:  # it was trimmed since: there is a manifest now
-            self._load_at, self._empty_since = self._now, None
+            self._load_at, self._empty_since = self._now + self.options.retry, None
         elif self.history.at is not None:  # Redis has lost everything, and this node has not
             self._loading = False
         else:
@@ -287,9 +300,9 @@ class ReplicationCore:
         if asked < 0 and (behind or (self._strong and not self.options.confirm)):
             ref = self._ref()
             self._ask(m.Fetch(ref, self.history.at, wait=False), ref)
-        elif not fetches:
+        elif not fetches and self._now >= self._look_at:
             ref = self._ref()
-            self._ask(m.Fetch(ref, self.history.at, wait=True), ref)
+            self._ask(m.Fetch(ref, self.history.at, wait=not self._lively), ref)
 
     def _fetched(self, event: m.Fetched, after: Mark | None, sent: float) -> None:
         if self._loading:
@@ -306,6 +319,8 @@ class ReplicationCore:
         if news is None:
             return False
         self._matched, self._empty_since = True, None
+        self._lively = any(placed.entry.node != self.node for placed in news)
+        self._look_at = self._now + self.options.gather
         for placed in news:
             self._apply(placed)
         return True
@@ -384,6 +399,7 @@ class ReplicationCore:
         self.writes.number(write)
         write.unanswered += 1
         self._sent = self._now
+        self._look_at = self._now + 10 * self.options.gather
         ref = self._ref()
         entry = LogEntry(
             self.node,

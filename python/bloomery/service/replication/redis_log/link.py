@@ -109,6 +109,11 @@ class LogLink:
         self._again = False  # was a connection tried before?
         self._connecting = asyncio.Lock()
 
+    @property
+    def is_connected(self) -> bool:
+        """Is there a connection, as far as is known?"""
+        return self._exchange is not None and not self._exchange.ended
+
     async def ask(self, *commands: Command, longer: float = 0.0) -> list[Any]:
         """Send commands at once and return the reply to each, errors among them; LinkLost if they
         do not come in time (`longer`: beyond the usual). Then, or if this is cancelled, the

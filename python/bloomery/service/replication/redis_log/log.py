@@ -124,20 +124,19 @@ class RedisLog:
     # Actions.
 
     async def _fetch(self, action: m.Fetch) -> m.Fetched:
-        link = self._news if action.wait else self._reads
-        event = await self._fetched(link, action)
-        if not action.wait or action.after is None or event.end != action.after:
-            return event
-        # A wake-up only, since it does not tell whether the stream still has the mark.
-        block = max(1, int(self._wait * 1000))
-        position = written(action.after.position)
-        command = (b"XREAD", b"COUNT", 1, b"BLOCK", block, b"STREAMS", self._keys.log, position)
-        await self._one(link, command, longer=self._wait)
-        return await self._fetched(link, action)
-
-    async def _fetched(self, link: LogLink, action: m.Fetch) -> m.Fetched:
+        first: tuple[Command, ...] = ()
+        link, longer = self._news if action.wait else self._reads, 0.0
+        # Over a new connection it looks first: a stream that has lost its end has no news to wait
+        # for, and who puts that back must come before others write.
+        if action.wait and action.after is not None and link.is_connected:
+            # A wake-up only, since it does not tell whether the stream still has the mark. What
+            # counts is sent right behind it, so that Redis is not asked twice.
+            longer = self._wait
+            block, position = max(1, int(longer * 1000)), written(action.after.position)
+            read = (b"XREAD", b"COUNT", 1, b"BLOCK", block, b"STREAMS", self._keys.log, position)
+            first = (read,)
         reply, role = await self._script(
-            link, scripts.FETCH, self._asked(action.after), then=(b"ROLE",)
+            link, scripts.FETCH, self._asked(action.after), first, (b"ROLE",), longer
         )
         self._check_role(role)
         return _fetched(action.ref, action.after, reply)
@@ -211,19 +210,25 @@ class RedisLog:
         link: LogLink,
         script: LogScript,
         arguments: Sequence[bytes | int],
+        first: tuple[Command, ...] = (),
         then: Command | None = None,
+        longer: float = 0.0,
     ) -> tuple[Any, Any]:
-        """Return the replies to a script, and to what is sent behind it."""
+        """Return the replies to a script, and to what is sent behind it; `first`: before it."""
         rest = (script.keys, *self._names[: script.keys], *arguments)
         behind = () if then is None else (then,)
-        replies = await link.ask((b"EVALSHA", script.sha, *rest), *behind)
-        if isinstance(replies[0], Exception) and str(replies[0]).startswith("NOSCRIPT"):
+        replies = await link.ask(*first, (b"EVALSHA", script.sha, *rest), *behind, longer=longer)
+        for reply in replies[: len(first)]:
+            self._checked(reply)
+        found = replies[len(first)]
+        if isinstance(found, Exception) and str(found).startswith("NOSCRIPT"):
             # Redis does not have it yet, so nothing was done: once more, and with its text.
             replies = await link.ask((b"EVAL", script.text, *rest), *behind)
-        return self._checked(replies[0]), replies[-1]
+            found = replies[0]
+        return self._checked(found), replies[-1]
 
-    async def _one(self, link: LogLink, command: Command, longer: float = 0.0) -> Any:
-        return self._checked((await link.ask(command, longer=longer))[0])
+    async def _one(self, link: LogLink, command: Command) -> Any:
+        return self._checked((await link.ask(command))[0])
 
     def _checked(self, reply: Any) -> Any:
         if not isinstance(reply, Exception):

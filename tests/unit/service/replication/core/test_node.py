@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, Position
 from bloomery.service.replication.core.node import Options, ReplicationCore
@@ -18,8 +20,10 @@ def only(actions: list[m.Action], kind: type) -> Any:
 
 
 def begun(**options: Any) -> tuple[ReplicationCore, Placed]:
-    """A node that has begun a log: the core, and its first entry. Its claim is under way."""
-    core = ReplicationCore(ME, ModelReplica, Options(bootstrap=0.0, **options))
+    """A node that has begun a log: the core, and its first entry. Its claim is under way. News is
+    always waited for, unless `gather` says otherwise."""
+    options = {"bootstrap": 0.0, "gather": 0.0, **options}
+    core = ReplicationCore(ME, ModelReplica, Options(**options))
     manifest = only(core.step(m.Tick(), 0.0), m.ReadManifest)
     fetch = only(core.step(m.ManifestRead(manifest.ref, None), 0.1), m.Fetch)
     append = only(core.step(m.Fetched(fetch.ref, (), None), 0.2), m.Append)
@@ -76,6 +80,44 @@ def test_a_lost_answer_is_made_up_for() -> None:
     core.step(m.Failed(append.ref), 0.65)
     assert only(core.step(fetched, 0.7), m.Reply) == m.Reply(1, (True,))
     assert not core.writes.queue
+
+
+def test_who_appends_does_not_wait_for_news() -> None:
+    """The answer to an append brings what came before it. News is looked for when nothing was heard
+    for a moment, at once if others write, and else waited for."""
+    core, last = begun(clock=100.0, gather=0.01)
+    for fetch in core.outstanding(m.Fetch):
+        core.step(m.Fetched(fetch.ref, (last,), last.mark), 0.5)
+    news = only(core.step(m.Tick(), 0.55), m.Fetch)
+    assert news.wait
+    append = only(core.step(m.Write(1, b"A f 7"), 0.6), m.Append)
+    mine = Placed(Position(10, 0), append.entry)
+    core.step(m.Fetched(news.ref, (last, mine), mine.mark), 0.601)
+    core.step(m.Appended(append.ref, mine.position, (last,), True, True), 0.602)
+    assert not core.outstanding(m.Fetch)
+    assert core.due == pytest.approx(0.612)
+    append = only(core.step(m.Write(2, b"A f 8"), 0.603), m.Append)
+    assert core.due == pytest.approx(0.703)  # if it takes long
+    theirs = Placed(Position(11, 0), LogEntry(OTHER, 1, 1, Kind.WRITE, b"A f 9"))
+    answer = m.Appended(append.ref, Position(12, 0), (mine, theirs), True, True)
+    core.step(answer, 0.604)
+    assert core.due == pytest.approx(0.614)
+    mine = Placed(Position(12, 0), append.entry)
+    look = only(core.step(m.Tick(), 0.615), m.Fetch)
+    assert (look.after, look.wait) == (mine.mark, False)
+    core.step(m.Fetched(look.ref, (mine,), mine.mark), 0.616)
+    wait = only(core.step(m.Tick(), 0.627), m.Fetch)
+    assert (wait.after, wait.wait) == (mine.mark, True)
+
+
+def test_a_look_comes_before_a_wait_after_a_loss() -> None:
+    """A stream that has lost its end has no news behind this node's place: nobody waits for it."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    core.step(m.Tick(), 0.6)
+    for fetch in core.outstanding(m.Fetch):
+        core.step(m.Failed(fetch.ref), 0.7)
+    assert not only(core.step(m.Tick(), 1.0), m.Fetch).wait
 
 
 def test_what_is_unchanged_waits_for_a_look_at_the_log() -> None:
