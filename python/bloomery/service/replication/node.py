@@ -47,6 +47,7 @@ _SAVING = 600.0  # seconds that who asks for a snapshot waits
 _FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
 _STOPPING = 1.0  # seconds for what is under way to end
 _SNAPSHOT_RETRY = 5.0  # seconds: each attempt forks this process
+_LONG_STEP = 0.01  # seconds
 _STUCK = 60  # seconds in which the process that writes a snapshot has to get on
 
 
@@ -342,12 +343,15 @@ class Node:
         if self.broken:
             return
         try:
-            actions = self.core.step(event, time.monotonic())
+            began = time.monotonic()
+            actions = self.core.step(event, began)
             # What was loaded is answered from now on, also if no entry changes it.
             cast("FilterReplica", self.core.replica).adopt()
             for action in actions:
                 if not self.broken:  # else those who wait were told
                     self._do(action)
+            if time.monotonic() - began > _LONG_STEP:  # the turn goes on, with a copy that has aged
+                self._watch()
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)
