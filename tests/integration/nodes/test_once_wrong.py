@@ -235,4 +235,4 @@ def test_a_new_filter_while_redis_hangs(start_fleet: StartFleet, redis_server: R
     assert "may be done, or not" in str(said[0])
     assert 2 < waited < 20
     assert asked > 20
-    assert slowest < waited / 2, (slowest, waited)
+    assert slowest < 1.5, (slowest, waited)  # half of what Redis is waited for
