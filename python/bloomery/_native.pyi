@@ -803,11 +803,14 @@ class Session:
         """All replies, to be sent."""
     def arrived(self) -> None:
         """Note that a chunk has come, which will be fed later."""
-    def answer(self, results: list[Any]) -> None:
+    def answer(self, results: list[Any], again: list[bytes] = []) -> list[list[bytes]]:
         """Reply to the writes that were deferred.
 
         There is a result for each record of the turn's log, by its place: what `Shelf.apply`
-        returned, or an error's reply in bytes, which each of its writes gets.
+        returned, or an error's reply in bytes, which each of its writes gets. None: its filter was
+        dropped before. Then nothing is answered, and the commands (their arguments) are returned
+        that are to be done again, for the filter that has the name by now; their replies, in order,
+        are `again`.
         """
     def fail(self, error: bytes) -> None:
         """Put an error in place of each reply to a write, and reply with it to those that were

@@ -7,8 +7,10 @@ is committed (`group_commit`).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,7 +23,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import Deferred
 from bloomery.service.domain.operations import Op, quoted
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.state import Entry, FilterDropped
 from bloomery.service.engine import NO_ROOM as NO_ROOM
 from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.listing import Listing
@@ -35,6 +37,10 @@ _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
 MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
+_MOST_CHUNK = 16 << 20  # bytes, in an entry of a shared log
+_TRIES = 16  # times that other nodes may drop a filter before an operation is done to it
+# What is decided by which filters there are, and how they are (`permissions.OPERATIONS`).
+_WHOLE = frozenset({"create", "import", "change", "clear", "drop", "forget"})
 
 
 class Commands:
@@ -73,6 +79,39 @@ class Commands:
             with contextlib.suppress(errors.StoreUnavailable):  # then there is only this copy
                 await shared.catch_up()
 
+    async def prepare(self, operation: str, *names: bytes) -> None:
+        """On a node: return when its copy is as recent as it must be to decide on a write. What is
+        about whole filters (is the name taken?) needs all that was acknowledged before; what is
+        about keys needs to know of the filter, and `again` if that is another by then."""
+        if self.engine.shared is not None and operation in _WHOLE:
+            await self.engine.shared.catch_up()
+        else:
+            await self.discover(*names)
+
+    async def again(self, operation: Callable[[], Any]) -> Any:
+        """Do an operation on filters by their names. On a node, do it again if one was dropped
+        before the log came to it: as if it had come after that."""
+        tries = 1
+        while True:
+            try:
+                value = operation()
+                return await value if isinstance(value, Awaitable) else value
+            except FilterDropped:
+                tries += 1
+                if tries > _TRIES:
+                    raise
+
+    async def ensure(self, name: bytes, make: Callable[[], Awaitable[Any]]) -> None:
+        """Have a filter of this name to add to, made now if there is none; on a node another may
+        have made it, or make it at the same time."""
+        await self.discover(name)
+        if self.engine.find(name) is None:
+            try:
+                await make()
+            except errors.FilterExists:
+                if self.engine.shared is None:
+                    raise
+
     async def create(self, name: bytes, kind: str | None = None, **settings: Any) -> Entry:
         """Make an empty filter; FilterExists if the name is taken. Without a kind it is the one
         that the policy (`on_full`) asks for, else one that grows."""
@@ -108,10 +147,16 @@ class Commands:
 
     async def drop(self, *names: bytes) -> int:
         """Forget filters; how many there were."""
-        entries = {entry.id for name in names if (entry := self.engine.find(name)) is not None}
-        for filter_id in entries:
-            await self.engine.perform(Op.DROP, filter_id)
-        return len(entries)
+        drops = [partial(self._drop, name) for name in dict.fromkeys(names)]
+        if self.engine.shared is None:
+            return sum([await drop() for drop in drops])
+        return sum(await asyncio.gather(*map(self.again, drops)))  # in one turn
+
+    async def _drop(self, name: bytes) -> bool:
+        entry = self.engine.find(name)
+        if entry is not None:
+            await self.engine.perform(Op.DROP, entry.id)
+        return entry is not None
 
     def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
         """All that is known about a filter, ready for JSON; `about` is what it said of itself, if
@@ -313,7 +358,8 @@ class Commands:
         entry = self._loaded(name)
         names = self.lookups.cached_names(entry, keys)
         if self.engine.shared is not None:
-            await self.engine.perform(Op.FORGET, entry.id, operations.names(names))
+            for some in _grouped(names):
+                await self.engine.perform(Op.FORGET, entry.id, operations.names(some))
         await self.lookups.forget(entry, names)
 
     # Whole filters.
@@ -358,12 +404,28 @@ class Commands:
             kind = saved.expect(data[: files.HEADER_BYTES])[0].kind if form == "bloomery" else form
             settings = {"door": "cf"} if kind == "rediscuckoo" else {}
             text = operations.text_of(name)
-            chunk = operations.chunk(1, data, name=text, format=form, settings=settings)
-            return await self.engine.make(Op.CHUNK, chunk)
+            part = data[: self._most_chunk]
+            chunk = operations.chunk(1, part, name=text, format=form, settings=settings)
+            entry = await self.engine.make(Op.CHUNK, chunk)
+            rest = data[len(part) :]
+            return await self.load(name, 1 + len(part), rest) if rest else entry
         entry = self.find(name)
-        changed = await self.engine.perform(Op.CHUNK, entry.id, operations.chunk(position, data))
+        ours = (
+            entry.loading is not None
+        )  # a position is where it starts; RedisBloom's, where it ends
+        changed = None
+        for at in range(0, max(1, len(data)), self._most_chunk):
+            part = data[at : at + self._most_chunk]
+            place = position + at if ours else position - len(data) + at + len(part)
+            chunk = operations.chunk(place, part)
+            changed = await self.engine.perform(Op.CHUNK, entry.id, chunk)
         assert changed is not None
         return changed
+
+    @property
+    def _most_chunk(self) -> int:
+        """Bytes of a saved filter in one operation: an entry of a shared log has its limit."""
+        return sys.maxsize if self.engine.shared is None else _MOST_CHUNK
 
     # What is checked first.
 
@@ -409,6 +471,19 @@ def _check_parameters(chosen: dict[str, Any]) -> None:
 
 # What is no parameter of the filter itself.
 _ANY_KIND = {"kind", "capacity", "expansion", "source", *policy.FIELDS}
+
+
+def _grouped(names: list[bytes]) -> Iterator[list[bytes]]:
+    """Names in groups that an entry of a shared log has room for."""
+    group: list[bytes] = []
+    size = 0
+    for name in names:
+        if group and size + len(name) > _MOST_CHUNK:
+            yield group
+            group, size = [], 0
+        group.append(name)
+        size += len(name)
+    yield group
 
 
 def _cut(outcome: Outcome) -> Outcome:

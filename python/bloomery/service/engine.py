@@ -9,6 +9,7 @@ until the log has what is in memory.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -18,7 +19,7 @@ from bloomery.filters.internals import facts
 from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import HASHES, MAKES, Op
-from bloomery.service.domain.state import Entry, State, kept_settings
+from bloomery.service.domain.state import Entry, FilterDropped, State, kept_settings
 from bloomery.service.events import Event
 from bloomery.service.policy.policy import generation_of, limit_and_threshold, refusal
 
@@ -86,6 +87,9 @@ class Engine:
         self.shelf = _native.Shelf()
         self.problem: errors.LogUnavailable | None = None  # why writes are refused
         self.shared: SharedLog | None = None  # of a node
+        # On a node, keys that were there when they were added through it, by the number of the
+        # filter: the log has nothing of them.
+        self.repeats: Counter[int] = Counter()
         self.frozen = False  # time stands still: nothing expires or is forgotten
         self.on_change: Event[[Entry]] = Event()  # a filter is new, or was changed
         self.on_drop: Event[[Entry]] = Event()
@@ -216,12 +220,12 @@ class Engine:
             self.state.now = at
             entry = self.state.filters.get(filter_id)
             if entry is None:
-                raise errors.UnknownFilter("the filter was dropped meanwhile")
+                raise FilterDropped("the filter was dropped meanwhile")
             if "successor" in entry.settings and op != Op.REMOVE:
                 self._apply_to_successor(entry, data)
             return self.shelf.apply(entry.name, op, data)
         if op not in MAKES and filter_id not in self.state.filters:
-            raise errors.UnknownFilter("the filter was dropped meanwhile")
+            raise FilterDropped("the filter was dropped meanwhile")
         if op == Op.ROTATE and data:
             return self._apply_rotation(filter_id, data, at)
         entry = self.state.apply(op, filter_id, data, at)
@@ -290,7 +294,10 @@ class Engine:
     def figures(self, entry: Entry) -> tuple[int, int, int]:
         """Adds, checks and maybes since the server started."""
         figures = self.shelf.figures(entry.name)
-        return (0, 0, 0) if figures is None else figures[1:]
+        if figures is None:
+            return 0, 0, 0
+        _, adds, checks, maybes = figures
+        return adds + self.repeats[entry.id], checks, maybes
 
     def _pass_time(self) -> None:
         if self.frozen or self.shared is not None:  # time of nodes is in the log
@@ -376,6 +383,7 @@ class Engine:
     def _dropped(self, entry: Entry) -> None:
         self.give_up(entry.id, "the filter was dropped")
         self._touched.add(entry.id)
+        self.repeats.pop(entry.id, None)
         self.on_drop(entry)
 
 

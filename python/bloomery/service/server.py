@@ -182,8 +182,8 @@ class Server:
         why = None if self.node is None else self.node.unfit()
         if why is not None:
             return f"unfit: {why}"
-        if writes and self.node is not None and self.node.refuses_writes:
-            return "writes are refused: Redis does not answer"
+        if writes and self.node is not None and self.node.refusal:
+            return f"writes are refused: {self.node.refusal}"
         if writes and self.parts.engine.problem is not None:
             return "writes are refused: the log cannot be written"
         return ""

@@ -22,7 +22,7 @@ def test_known_to_this_copy_is_not_yet_acknowledged(
     start_fleet: StartFleet, redis_server: RedisServer
 ) -> None:
     """A and B know `alice`; B drops the filter and makes it anew; A adds `alice`, a moment later or
-    cut off until then: it is acknowledged only where the new filter has it."""
+    cut off until then: the new filter has it, and A is told that it is new there."""
     with Proxy(redis_server.address) as proxy:
         fleet = start_fleet([proxy.url, redis_server.url], store_max_lag_ms=1000)
         with fleet.client(0) as a, fleet.client(1) as b:
@@ -36,12 +36,8 @@ def test_known_to_this_copy_is_not_yet_acknowledged(
                 b.execute_command(*RESERVE)
                 if number % 2:
                     threading.Timer(0.2, proxy.mend).start()
-                try:
-                    a.execute_command("BF.ADD", "f", "alice")
-                except redis.ResponseError as problem:  # the filter it meant was dropped
-                    assert number % 2 or "not found" in str(problem)  # noqa: PT017
-                else:
-                    assert fleet.answers("f", ["alice"], strong=True) == [0, 0], number
+                assert a.execute_command("BF.ADD", "f", "alice") == 1, number
+                assert fleet.answers("f", ["alice"], strong=True) == [0, 0], number
                 assert wait_until(lambda: _done(b, "DEL", "f"))
                 assert wait_until(lambda: not a.exists("f"))
 
@@ -239,4 +235,4 @@ def test_a_new_filter_while_redis_hangs(start_fleet: StartFleet, redis_server: R
     assert "may be done, or not" in str(said[0])
     assert 2 < waited < 20
     assert asked > 20
-    assert slowest < waited / 2, (slowest, waited)
+    assert slowest < 1.5, (slowest, waited)  # half of what Redis is waited for

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -38,20 +39,30 @@ def test_a_redis_that_is_full(start_fleet: StartFleet, start_redis: StartRedis) 
         assert wait_until(lambda: fleet.answers("seen", KEYS[:50]) == [0, 0])
         server.run("CONFIG", "SET", "maxmemory", "1mb")
         began = time.monotonic()
-        with pytest.raises(redis.ResponseError, match="maxmemory"):
+        with pytest.raises(redis.ResponseError, match="is full: raise its maxmemory"):
             one.execute_command("BF.MADD", "seen", *KEYS[60:])
         assert time.monotonic() - began < 1
+        url = f"{fleet.nodes[0].url}/filters/seen"
+        told = httpx.post(f"{url}/add", json={"keys": ["refused"]})
+        assert (told.status_code, told.json()["code"]) == (507, "store-refused")
+        assert "raise its maxmemory" in told.json()["detail"]
         until = time.monotonic() + 2.5  # longer than copies may be old
         while time.monotonic() < until:
             assert sum(one.execute_command("BF.MEXISTS", "seen", *KEYS[:60])) == 50
             assert not _added(one, "refused")
             assert fleet.ready(0)
-        assert fleet.readyz(0, "")[0] == 503
+        status, why = fleet.readyz(0, "")
+        assert (status, "is full: raise its maxmemory" in why) == (503, True), why
+        assert "does not answer" not in why
+        (alert,) = httpx.get(f"{fleet.nodes[0].url}/alerts").json()["alerts"]
+        assert alert["kind"] == "store-refused"
         assert fleet.answers("seen", KEYS[:50], strong=True) == [0, 0]
-        told = fleet.nodes[0].printed().count("store-unavailable")
-        assert told <= 2, fleet.told(0)
+        printed = fleet.nodes[0].printed()
+        assert (printed.count("store-refused"), printed.count("store-unavailable")) == (1, 0)
         server.run("CONFIG", "SET", "maxmemory", "0")
         assert wait_until(lambda: _added(one, *KEYS[60:]))
+        assert wait_until(lambda: fleet.readyz(0, "")[0] == 200)
+        assert httpx.get(f"{fleet.nodes[0].url}/alerts").json() == {"alerts": []}
     assert wait_until(lambda: fleet.answers("seen", KEYS[60:]) == [0, 0])
     fleet.require_equal()
 

@@ -229,7 +229,7 @@ def test_results_of_another_turn_are_refused() -> None:
         with pytest.raises(errors.InvalidParameter, match="not those of the turn"):
             node.session.answer(list(wrong))
     with pytest.raises(TypeError):
-        node.session.answer([first, None])
+        node.session.answer([first, 7])
     assert node.session.wrote
     node.session.fail(b"-MISCONF\r\n")
     assert node.session.take() == b":0\r\n" + b"-MISCONF\r\n" * 2
@@ -402,3 +402,28 @@ def test_a_deferred_write_is_counted_once_when_it_is_answered() -> None:
     node.session.take()
     assert sum(node.shelf.latency.read()[1]) == 4
     assert node.shelf.commands == 4
+
+
+def test_what_was_meant_for_a_dropped_filter_is_done_again() -> None:
+    """The commands come back, each as it was sent, and nothing is answered before they were done
+    again: then every reply has its place, and what waited goes on."""
+    node = Node()
+    session = node.session
+    sent = add(b"a") + packed(b"BF.MADD", b"growing", b"x", b"y") + b"BF.ADD plain b\r\n"
+    assert session.feed(sent + add(b"z", b"growing") + exists(b"a")) is None
+    records = node.shelf.take_log()
+    assert [id for id, _, _ in records] == [1, 2, 1, 2]
+    results = [
+        None if id == 1 else node.shelf.apply(b"growing", op, data) for id, op, data in records
+    ]
+    dropped = session.answer(results)
+    assert dropped == [[b"BF.ADD", b"plain", b"a"], [b"BF.ADD", b"plain", b"b"]]
+    assert session.wrote
+    assert session.take() == b""
+    assert session.feed(packed(b"PING")) is None  # waits with the rest
+    assert session.answer(results, [b":7\r\n"]) == dropped  # not of all
+    assert session.take() == b""
+    assert session.answer(results, [b":7\r\n", b"-ERR gone\r\n"]) == []
+    assert session.take() == b":7\r\n*2\r\n:1\r\n:1\r\n-ERR gone\r\n:1\r\n"
+    assert session.feed(b"") is None
+    assert session.take() == b":0\r\n+PONG\r\n"

@@ -1,7 +1,9 @@
 //! Writes of a client that are answered later: on a node a write is done when the shared log has it
 //! and its turn has come there. Until then it is a slot, in the order of the client's commands.
 
-use bloomery_core::resp::Parser;
+use std::ops::Range;
+
+use bloomery_core::resp::{Limits, Parser, Step};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -20,6 +22,8 @@ pub struct Slot {
     act: KeyCommand,
     family: CommandFamily,
     several: bool,
+    /// Where the command itself is kept.
+    command: Range<usize>,
 }
 
 /// What is to become of a command.
@@ -40,12 +44,20 @@ pub struct Deferred {
     pub stopped: bool,
     /// Replies that came behind the slots, and whether each is to a write.
     behind: Vec<(Vec<u8>, bool)>,
+    /// The commands of the slots as they came: hashes are of one filter, and if that was dropped by
+    /// then the command is for the filter that has its name.
+    commands: Vec<u8>,
 }
+
+/// Room for commands is given back beyond this.
+const KEEP: usize = 1 << 16;
 
 /// What became of a record.
 enum Told<'py> {
     Answers(Bound<'py, PyBytes>, Option<(String, String)>),
     Error(Bound<'py, PyBytes>),
+    /// Its filter was dropped before the log came to it: nothing was done.
+    Dropped,
 }
 
 /// Notes the keys of a usual write for the turn's log. `hidden`: Python must see whatever it is.
@@ -86,7 +98,7 @@ pub fn defer(
         entry.filter.hash(parser.argument(command, index), work.hashes);
     }
     let (record, first) = work.defer(entry.id, op, entry.filter.width());
-    Fate::Deferred(Slot { record, first, keys: arguments - 2, act, family, several })
+    Fate::Deferred(Slot { record, first, keys: arguments - 2, act, family, several, command: 0..0 })
 }
 
 impl Deferred {
@@ -100,9 +112,11 @@ impl Deferred {
         self.slots.is_empty()
     }
 
-    pub fn push(&mut self, slot: Slot, turn: u64) {
+    pub fn push(&mut self, slot: Slot, command: &[u8], turn: u64) {
         self.turn = turn;
-        self.slots.push(slot);
+        let start = self.commands.len();
+        self.commands.extend_from_slice(command);
+        self.slots.push(Slot { command: start..self.commands.len(), ..slot });
     }
 
     /// Must the client's next command wait for the answers?
@@ -121,24 +135,57 @@ impl Deferred {
         true
     }
 
-    /// Replies to every slot by what became of its record, and closes them. After an error, which
-    /// says that the results are not those of the turn, nothing has changed.
-    pub fn answer(&mut self, output: &mut Output, results: &Bound<'_, PyList>) -> PyResult<()> {
+    /// Replies to every slot by what became of its record, and closes them. Those whose filter was
+    /// dropped are answered by `again`, in order; if there are more of them, nothing is answered and
+    /// their commands are returned, to be done again. After an error, which says that the results
+    /// are not those of the turn, nothing has changed.
+    pub fn answer<'py>(
+        &mut self,
+        output: &mut Output,
+        results: &Bound<'py, PyList>,
+        again: &[Bound<'py, PyBytes>],
+        limits: &Limits,
+    ) -> PyResult<Vec<Vec<Bound<'py, PyBytes>>>> {
         let before = (output.bytes.len(), output.writes.len());
-        if let Err(problem) = self.reply_to_each(output, results) {
+        let told = self.reply_to_each(output, results, again);
+        if !matches!(&told, Ok(dropped) if dropped.len() <= again.len()) {
             output.bytes.truncate(before.0);
             output.writes.truncate(before.1);
-            return Err(problem);
+            let py = results.py();
+            return Ok(told?.into_iter().map(|place| self.words(py, place, limits)).collect());
         }
         self.close(output);
-        Ok(())
+        Ok(Vec::new())
     }
 
-    fn reply_to_each(&self, output: &mut Output, results: &Bound<'_, PyList>) -> PyResult<()> {
+    /// The arguments of a command that is kept.
+    fn words<'py>(
+        &self,
+        py: Python<'py>,
+        place: Range<usize>,
+        limits: &Limits,
+    ) -> Vec<Bound<'py, PyBytes>> {
+        let (command, mut parser) = (&self.commands[place], Parser::default());
+        match parser.step(command, limits) {
+            Ok(Step::Command(_)) => {
+                (0..parser.len()).map(|i| PyBytes::new(py, parser.argument(command, i))).collect()
+            }
+            _ => Vec::new(), // it was one when it came
+        }
+    }
+
+    /// Replies to every slot; the places of commands whose filter was dropped.
+    fn reply_to_each(
+        &self,
+        output: &mut Output,
+        results: &Bound<'_, PyList>,
+        again: &[Bound<'_, PyBytes>],
+    ) -> PyResult<Vec<Range<usize>>> {
         let py = results.py();
         let wrong = || invalid(py, "the results are not those of the turn's records".into());
         let mut known = None;
-        for Slot { record, first, keys, act, family, several } in &self.slots {
+        let mut dropped = Vec::new();
+        for Slot { record, first, keys, act, family, several, command } in &self.slots {
             if known.as_ref().is_none_or(|(of, _)| of != record) {
                 let result = results.get_item(*record).map_err(|_| wrong())?;
                 known = Some((*record, told_of(result)?));
@@ -148,6 +195,13 @@ impl Deferred {
                 Told::Answers(answers, refusal) => (answers.as_bytes(), refusal),
                 Told::Error(error) => {
                     output.push(error.as_bytes(), true);
+                    continue;
+                }
+                Told::Dropped => {
+                    if let Some(reply) = again.get(dropped.len()) {
+                        output.push(reply.as_bytes(), true);
+                    }
+                    dropped.push(command.clone());
                     continue;
                 }
             };
@@ -163,7 +217,7 @@ impl Deferred {
                 output.replies(*family, *several, answers, error.as_deref());
             });
         }
-        Ok(())
+        Ok(dropped)
     }
 
     /// Replies to every slot with this error, and closes them.
@@ -174,6 +228,8 @@ impl Deferred {
 
     fn close(&mut self, output: &mut Output) {
         self.slots.clear();
+        self.commands.clear();
+        self.commands.shrink_to(KEEP);
         self.stopped = false;
         self.behind.drain(..).for_each(|(data, write)| output.push(&data, write));
     }
@@ -182,6 +238,9 @@ impl Deferred {
 fn told_of(result: Bound<'_, PyAny>) -> PyResult<Told<'_>> {
     if let Ok(error) = result.cast::<PyBytes>() {
         return Ok(Told::Error(error.clone()));
+    }
+    if result.is_none() {
+        return Ok(Told::Dropped);
     }
     let (answers, refusal) = result.extract()?;
     Ok(Told::Answers(answers, refusal))

@@ -193,7 +193,7 @@ impl Session {
                             || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
                         match defer(py, &mut names, parser, command, hidden) {
                             Fate::Deferred(slot) => {
-                                deferred.push(slot, names.turn);
+                                deferred.push(slot, command, names.turn);
                                 looks -= 1;
                                 done += 1;
                                 continue;
@@ -296,12 +296,21 @@ impl Session {
 
     /// Replies to the writes that were deferred. There is a result for each record of the turn's
     /// log: as `Shelf.apply` returns it, or an error's reply in bytes; others are not looked at.
-    fn answer(&self, py: Python<'_>, results: &Bound<'_, PyList>) -> PyResult<()> {
-        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
+    /// None: the filter was dropped before. Then nothing is answered, and the commands (their
+    /// arguments) are returned that are to be done again; their replies, in order, are `again`.
+    #[pyo3(signature = (results, again=Vec::new()))]
+    fn answer<'py>(
+        &self,
+        results: &Bound<'py, PyList>,
+        again: Vec<Bound<'py, PyBytes>>,
+    ) -> PyResult<Vec<Vec<Bound<'py, PyBytes>>>> {
+        let Inner { output, timing, deferred, .. } = &mut *self.inner(results.py());
         let open = deferred.len() as u64;
-        deferred.answer(output, results)?;
-        timing.answered += open;
-        Ok(())
+        let dropped = deferred.answer(output, results, &again, &self.limits)?;
+        if dropped.is_empty() {
+            timing.answered += open;
+        }
+        Ok(dropped)
     }
 
     /// All replies, to be sent.

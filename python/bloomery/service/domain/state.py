@@ -23,6 +23,11 @@ from bloomery.storage import files
 _CENTURY = 3.2e9
 
 
+class FilterDropped(errors.UnknownFilter):
+    """On a node: the filter was dropped before the shared log came to the operation, and nothing
+    was done. Its name is free by now, or another filter's: that is what is to be answered for."""
+
+
 @dataclass(slots=True)
 class Entry:
     """A filter of the server, by number and by name."""
@@ -202,6 +207,8 @@ class State:
 
     def _entry(self, filter_id: int) -> Entry:
         entry = self._filters.get(filter_id)
+        if entry is None and self.numbers_are_drawn:
+            raise FilterDropped("the filter was dropped meanwhile")
         if entry is None:
             raise errors.CorruptData(f"there is no filter number {filter_id}")
         self.count(entry)

@@ -45,8 +45,9 @@ async def apply_to_filters(
     request: Request, operation: Callable[[Commands], Awaitable[_T]], *names: bytes
 ) -> _T:
     """Do something to whole filters; if they are large, others are served meanwhile."""
-    commands = commands_of(request)
-    return await context_of(request).background.run(names, lambda: operation(commands))
+    commands, background = commands_of(request), context_of(request).background
+    done: _T = await commands.again(lambda: background.run(names, lambda: operation(commands)))
+    return done
 
 
 async def _name(
@@ -88,7 +89,7 @@ class Route(APIRoute):
                 context = context_of(request)
                 state.user = await authenticate(context, scope)
                 check(state.user, operation, *state.names)
-                await context.commands.discover(*state.names)
+                await context.commands.prepare(operation, *state.names)
                 response = await parsed_and_handled(request)
             except (errors.NotAllowed, errors.NotLoggedIn):
                 _audit(request, "refused")

@@ -25,6 +25,7 @@ KINDS = {
     "data-damaged": ("error", "damaged files of the data folder were set aside, and still are"),
     "log-unavailable": ("error", "the log cannot be written: writes are refused"),
     "store-unavailable": ("error", "the Redis of a node does not answer"),
+    "store-refused": ("error", "the Redis of a node takes no writes: it is full, say"),
     "registry-late": ("warning", "the registry's database does not follow"),
     "source-unavailable": ("error", "a source that filters are bound to does not answer"),
     "snapshot-failed": ("error", "the last snapshot was not made; the log keeps everything"),

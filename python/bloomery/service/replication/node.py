@@ -36,7 +36,7 @@ from bloomery.service.replication.core.ledger import UNIT
 from bloomery.service.replication.core.node import Options, ReplicationCore
 from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
 from bloomery.service.replication.redis_log.log import LogAction, RedisLog
-from bloomery.service.replication.replica import FilterReplica
+from bloomery.service.replication.replica import FilterReplica, Repeats
 from bloomery.service.replication.turns import SharedTurns
 from bloomery.storage import files, memory
 
@@ -47,6 +47,7 @@ _SAVING = 600.0  # seconds that who asks for a snapshot waits
 _FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
 _STOPPING = 1.0  # seconds for what is under way to end
 _SNAPSHOT_RETRY = 5.0  # seconds: each attempt forks this process
+_LONG_STEP = 0.01  # seconds
 _STUCK = 60  # seconds in which the process that writes a snapshot has to get on
 
 
@@ -66,7 +67,7 @@ class Node:
         self.broken = ""  # why this node cannot follow any more
         self.down_since: float | None = None  # since when Redis does not answer (monotonic)
         self.why = "it has not been asked yet"
-        self._unwilling = False  # does Redis read, but write nothing?
+        self._alert = ""  # which is active: that Redis does not answer, or takes no writes
         self.loads = 0
         self._describe = describe
         self._log = RedisLog(
@@ -274,14 +275,19 @@ class Node:
             return self.broken
         if self.core.ready:
             return None
-        if self.down_since is not None:
-            return f"Redis does not answer: {self.why}"
-        return "behind the other nodes"
+        return self.refusal or "behind the other nodes"
 
     @property
-    def refuses_writes(self) -> bool:
-        """Is Redis away?"""
-        return self.down_since is not None
+    def refusal(self) -> str:
+        """Why nothing can be written; "" if it can."""
+        if self.down_since is None:
+            return ""
+        return self.why if self._is_unwilling else f"Redis does not answer: {self.why}"
+
+    @property
+    def _is_unwilling(self) -> bool:
+        """Does Redis answer, and take no writes?"""
+        return self._alert == "store-refused"
 
     @property
     def lag(self) -> float:
@@ -340,12 +346,15 @@ class Node:
         if self.broken:
             return
         try:
-            actions = self.core.step(event, time.monotonic())
+            began = time.monotonic()
+            actions = self.core.step(event, began)
             # What was loaded is answered from now on, also if no entry changes it.
             cast("FilterReplica", self.core.replica).adopt()
             for action in actions:
                 if not self.broken:  # else those who wait were told
                     self._do(action)
+            if time.monotonic() - began > _LONG_STEP:  # the turn goes on, with a copy that has aged
+                self._watch()
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)
@@ -366,6 +375,8 @@ class Node:
     def _do(self, action: m.Action) -> None:
         match action:
             case m.Reply():
+                if isinstance(action.result, Repeats):
+                    self.engine.repeats.update(action.result.keys)
                 self.turns.applied(action.request, action.result)
             case m.Answer():
                 future = self._reads.get(action.request)
@@ -386,7 +397,8 @@ class Node:
                 self._start(self._perform(action))
 
     def _refuse(self, action: m.Refuse) -> None:
-        problem = errors.StoreUnavailable(action.reason)
+        kind = errors.StoreRefused if action.unwilling else errors.StoreUnavailable
+        problem = kind(action.reason)
         if action.request > 0:
             self.turns.refused(action.request, problem)
         else:
@@ -430,22 +442,30 @@ class Node:
         """Note whether Redis answers, and writes. One that is full goes on reading."""
         if isinstance(event, (m.Failed, m.Refused)):
             if self._log.problem:  # else it was not asked: too large an entry
-                self._unwilling = isinstance(event, m.Refused)
-                self._missed(self._log.problem)
+                alert = "store-refused" if self._log.unwilling else "store-unavailable"
+                self._missed(self._log.problem, alert)
         elif self.down_since is not None and (
-            not self._unwilling or isinstance(event, (m.Appended, m.Done))
+            not self._is_unwilling or isinstance(event, (m.Appended, m.Done))
         ):
             self._found()
 
-    def _missed(self, why: str) -> None:
+    def _missed(self, why: str, alert: str = "store-unavailable") -> None:
         self.why = why
         if self.down_since is None:
             self.down_since = time.monotonic()
-            self.alerts.begin("store-unavailable", f"{why}: nothing can be written")
+        if alert != self._alert:
+            self._end_alert("it is otherwise now")
+            self._alert = alert
+            self.alerts.begin(alert, f"{why}: nothing can be written")
 
     def _found(self) -> None:
-        self.down_since, self._unwilling = None, False
-        self.alerts.end("store-unavailable", "Redis answers again")
+        self.down_since = None
+        self._end_alert("Redis takes writes again")
+
+    def _end_alert(self, why: str) -> None:
+        if self._alert:
+            self.alerts.end(self._alert, why)
+            self._alert = ""
 
     def _break(self, reason: str) -> None:
         """Follow no more: nothing that this node has can be relied on."""

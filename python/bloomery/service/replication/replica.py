@@ -4,6 +4,7 @@ and has changed nothing."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,14 @@ from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
+
+
+class Repeats(list[Any]):
+    """The results of operations that change nothing: keys that were there when they were added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: Counter[int] = Counter()  # how many, by the number of the filter
 
 
 class FilterReplica:
@@ -43,10 +52,10 @@ class FilterReplica:
                 results.append(problem)
         return results
 
-    def unchanged(self, payload: bytes) -> list[Any] | None:
+    def unchanged(self, payload: bytes) -> Repeats | None:
         """Return the results of operations that would change nothing; None: they would."""
         self.adopt()
-        results: list[Any] = []
+        results = Repeats()
         for number, op, data in _native.unpack_records(payload):
             entry = self._engine.state.filters.get(number)
             if entry is None or entry.filter is None or op not in (Op.ADD, Op.ADD_NEW):
@@ -55,6 +64,7 @@ class FilterReplica:
             if answers is None or entry.settings.get("successor") is not None:
                 return None
             results.append((answers, None))
+            results.keys[number] += len(answers)
         return results
 
     def additions(self, payload: bytes) -> bytes | None:

@@ -1,14 +1,16 @@
-"""What clients ask nodes for, told to one another: samples of a filter count the checks of all.
+"""What clients ask nodes for, told to one another: samples of a filter count the traffic of all.
 
 Each node keeps one value in Redis, which ends a while after the node: for each filter that was
-asked, its number, the checks and the maybes since that node began. All read those of the others,
-and count by how much each grew. What was not told before a node died is not counted.
+asked, its number, and since that node began the adds of keys that were there, the checks and the
+maybes. (Adds that change something are in the log: all nodes count them.) All read those of the
+others, and count by how much each grew. What was not told before a node died is not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
+from operator import add
 from typing import Any
 
 from bloomery import errors
@@ -16,15 +18,17 @@ from bloomery.redis_client import redis_client
 from bloomery.service.config.settings import Settings
 from bloomery.service.replication.node import Node
 
-_RECORD = struct.Struct("<QQQ")
+_RECORD = struct.Struct("<4Q")
 _KEPT_SECONDS = 60.0
 _MOST_BYTES = 64 << 20
 
-Counts = dict[int, tuple[int, int]]  # checks and maybes, by the number of the filter
+Asked = tuple[int, int, int]  # adds that changed nothing, checks, maybes
+Counts = dict[int, Asked]  # by the number of the filter
+_NEVER: Asked = (0, 0, 0)
 
 
 class NodeTraffic:
-    """The checks of all nodes."""
+    """The traffic of all nodes."""
 
     def __init__(self, settings: Settings, node: Node) -> None:
         self._node = node
@@ -34,12 +38,14 @@ class NodeTraffic:
         self._seen: dict[str, Counts] | None = None  # what each other node last told
         self._others: Counts = {}  # what all of them did since this node began
 
-    def sum(self, number: int, checks: int, maybes: int) -> tuple[int, int]:
-        """Note how often a filter was asked here; return how often it was asked of all nodes."""
-        if checks:
-            self._own[number] = checks, maybes
-        more = self._others.get(number, (0, 0))
-        return checks + more[0], maybes + more[1]
+    def sum(self, number: int, adds: int, checks: int, maybes: int) -> Asked:
+        """Note how often a filter was asked here; return how often it was asked of all nodes.
+        `adds`: those that the log has, of whichever node."""
+        own = self._node.engine.repeats[number], checks, maybes
+        if any(own):
+            self._own[number] = own
+        more = self._others.get(number, _NEVER)
+        return adds + own[0] + more[0], checks + more[1], maybes + more[2]
 
     def forget(self, number: int) -> None:
         """Forget a filter."""
@@ -73,14 +79,15 @@ class NodeTraffic:
         filters = self._node.engine.state.filters
         for node, counts in heard.items() if self._seen is not None else ():
             before = self._seen.get(node, {}) if self._seen is not None else {}
-            for number, (checks, maybes) in counts.items():
-                was = before.get(number, (0, 0))
-                if checks < was[0]:  # it has begun anew
-                    was = (0, 0)
-                if checks > was[0] and number in filters:
-                    sum_checks, sum_maybes = self._others.get(number, (0, 0))
-                    more = max(0, maybes - was[1])
-                    self._others[number] = sum_checks + checks - was[0], sum_maybes + more
+            for number, now in counts.items():
+                was = before.get(number, _NEVER)
+                if now[0] < was[0] or now[1] < was[1]:  # it has begun anew
+                    was = _NEVER
+                if number in filters:
+                    sums = self._others.get(number, _NEVER)
+                    grown = (max(0, one - other) for one, other in zip(now, was, strict=True))
+                    adds, checks, maybes = map(add, sums, grown)
+                    self._others[number] = adds, checks, maybes
         self._seen = {**(self._seen or {}), **heard}
         present = {one["id"] for one in self._node.members()}
         self._seen = {node: counts for node, counts in self._seen.items() if node in present}
@@ -90,4 +97,6 @@ def _read(data: bytes | None) -> Counts | None:
     """The counts that a node told; None if it told none, or what nobody can read."""
     if not data or len(data) % _RECORD.size:
         return None
-    return {number: (checks, maybes) for number, checks, maybes in _RECORD.iter_unpack(data)}
+    return {
+        number: (adds, checks, maybes) for number, adds, checks, maybes in _RECORD.iter_unpack(data)
+    }

@@ -19,10 +19,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bloomery import _native, errors
-from bloomery.service.domain.operations import SINCE, Op
+from bloomery.service.domain.operations import SINCE, Op, Record
 from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.group_commit import CommitWaiter, Turns
 from bloomery.service.observe import logs
+from bloomery.service.replication.cuts import MOST, CutTurn
 
 _CLOSING = 2.0  # seconds for what was sent to be answered
 _CROWD = 8  # clients of one entry: one that waits for each answer is never held up
@@ -35,6 +36,7 @@ class _Sent(NamedTuple):
     waiters: list[CommitWaiter]
     futures: list[_Expected]
     began: float
+    cut: CutTurn | None  # if it is more than one entry
 
 
 class _Expected(NamedTuple):
@@ -57,6 +59,11 @@ class _Expected(NamedTuple):
             answers, refusal = value
             own = answers[self.keys]
             self.result.set_result((own, refusal if REFUSED in own else None))
+
+
+def _needs(records: list[Record]) -> int:
+    """The version that a node must have to know these operations."""
+    return max(SINCE.get(op, 1) for _, op, _ in records) if SINCE else 1
 
 
 class SharedTurns(Turns):
@@ -127,12 +134,29 @@ class SharedTurns(Turns):
             for waiter in held:
                 waiter.release(None)
             return
+<<<<<<< HEAD
         number = next(self._numbers)
         self._sent[number] = _Sent(held, expected, now)
         if len(held) + len(expected) >= _CROWD:
             self._next_at = now + _PACE
         needs = max(SINCE.get(record[1], 1) for record in records) if SINCE else 1
         self._send(number, _native.pack_records(records), needs)
+=======
+        number, payload = next(self._numbers), _native.pack_records(records)
+        cut = CutTurn(records) if len(payload) > MOST else None
+        self._sent[number] = _Sent(held, expected, time.monotonic(), cut)
+        if cut is None:
+            self._send(number, payload, _needs(records))
+        else:
+            self._send_part(number, cut)
+
+    def _send_part(self, number: int, cut: CutTurn) -> bool:
+        """Send the next part of a turn; False if there is none."""
+        records = cut.next()
+        if records is not None:
+            self._send(number, _native.pack_records(records), _needs(records))
+        return records is not None
+>>>>>>> nodetruth
 
     def _go_on(self) -> None:
         self._timer = None
@@ -140,6 +164,12 @@ class SharedTurns(Turns):
 
     def applied(self, number: int, results: list[Any]) -> None:
         """Answer a turn: its entry is in the log, and has done this."""
+        cut = self._sent[number].cut
+        if cut is not None:
+            cut.take(results)
+            if self._send_part(number, cut):
+                return
+            results = cut.results()
         sent = self._sent.pop(number)
         self.latency.observe(time.monotonic() - sent.began)
         for one in sent.futures:
@@ -155,6 +185,8 @@ class SharedTurns(Turns):
     def refused(self, number: int, problem: errors.BloomeryError) -> None:
         """Tell the clients of a turn why it was not done, or that nobody knows."""
         sent = self._sent.pop(number)
+        if sent.cut is not None and sent.cut.is_begun:
+            problem = errors.StoreUnavailable(f"{problem}: some of it may be done")
         for one in sent.futures:
             if not one.result.done():
                 one.result.set_exception(problem)

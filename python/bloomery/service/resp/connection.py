@@ -9,10 +9,12 @@ from collections.abc import Awaitable
 from typing import Any, cast
 
 from bloomery import errors
+from bloomery.service.domain.state import FilterDropped
 from bloomery.service.network.input_budget import RESERVED, patience
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.dispatch import dispatch
+from bloomery.service.resp.invoke import invoke_queued
 from bloomery.service.resp.replies import Failure, encode, failure_of
 from bloomery.service.slices import Slice
 
@@ -20,6 +22,13 @@ from bloomery.service.slices import Slice
 _HTTP = (b"POST", b"HOST:")
 _TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does
 _WAIT = 0.005  # seconds until a filter that somebody works on is asked for again
+
+
+def _told(result: Any) -> Any:
+    """A result of a turn as a session takes it: None of a filter that was dropped."""
+    if isinstance(result, FilterDropped):
+        return None
+    return encode(failure_of(result), 2) if isinstance(result, errors.BloomeryError) else result
 
 
 class RespConnection(asyncio.Protocol):
@@ -272,12 +281,24 @@ class RespConnection(asyncio.Protocol):
 
     def answer(self, results: list[Any]) -> None:
         """On a node: reply with the results of what was written, and go on."""
-        self.session.answer(
-            [
-                encode(failure_of(one), 2) if isinstance(one, errors.BloomeryError) else one
-                for one in results
-            ]
-        )
+        told = [_told(one) for one in results]
+        dropped = self.session.answer(told)
+        if not dropped:
+            self.release(None)
+            return
+        task = asyncio.ensure_future(self._answer_again(told, dropped))
+        self.clients.tasks.add(task)
+        task.add_done_callback(self.clients.tasks.discard)
+
+    async def _answer_again(self, told: list[Any], dropped: list[list[bytes]]) -> None:
+        """Reply, when the commands were done again whose filter was dropped before the log came to
+        them."""
+        replies = []
+        for words in dropped:
+            value = invoke_queued(self.client, words)
+            value = await value if isinstance(value, Awaitable) else value
+            replies.append(encode(value, self.session.protocol))
+        self.session.answer(told, replies)
         self.release(None)
 
     def send(self) -> None:

@@ -23,7 +23,7 @@ from bloomery.service.resp.handlers import (
     session,
     transactions,
 )
-from bloomery.service.resp.invoke import error_reply, invoke
+from bloomery.service.resp.invoke import error_reply, invoke, start
 from bloomery.service.resp.replies import Failure, encode
 from bloomery.service.resp.table import Command
 
@@ -48,9 +48,8 @@ def dispatch(client: ClientState, words: list[bytes]) -> Awaitable[None] | None:
         else:
             write = command.write
             names = _names(client, command, words)
-            waits = bool(names) and not write and client.waits_for_others
-            if waits or client.context.background.is_locked(names):
-                value = _when_free(names, client, command, words, current=waits)
+            if _waits(client, command, names) or client.context.background.is_locked(names):
+                value = _when_free(names, client, command, words)
             else:
                 value = invoke(client, command, words)
     except Exception as problem:  # noqa: BLE001  # a client must not end the others' server
@@ -71,16 +70,25 @@ def _names(client: ClientState, command: Command, words: list[bytes]) -> list[by
     return [name for queued in client.queue for name in table.find(queued).names(queued)]
 
 
+def _waits(client: ClientState, command: Command, names: list[bytes]) -> bool:
+    """On a node: must its copy be made current before this command is run?"""
+    if command.write:
+        return client.context.engine.shared is not None and command.name != "EXEC"
+    return bool(names) and client.waits_for_others
+
+
 async def _when_free(
-    names: list[bytes], client: ClientState, command: Command, words: list[bytes], current: bool
+    names: list[bytes], client: ClientState, command: Command, words: list[bytes]
 ) -> Any:
-    """Run a command when nobody works on its filters; and, for one that reads on a node, when that
-    node's copy is `current`."""
-    if current:
+    """Run a command when nobody works on its filters, and a node's copy is as recent as it needs
+    it."""
+    if command.write:
+        await client.context.commands.prepare(command.does, *names)
+    elif _waits(client, command, names):
         await client.context.commands.current(client.strong)
     await client.context.background.unlocked(*names)
     client.context.group_commit.join()
-    value = invoke(client, command, words)
+    value = start(client, command, words)
     return await value if isinstance(value, Awaitable) else value
 
 

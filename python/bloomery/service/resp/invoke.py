@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from bloomery import errors
@@ -17,14 +18,21 @@ def invoke(client: ClientState, command: Command, words: list[bytes], now: bool 
     """Run a command that the client may run: its value, or what is to be waited for. What is
     administrative is audited, here or by who waits. `now`: what takes long is not begun."""
     try:
-        names, rest = command.names(words), words[command.words :]
-        value = client.context.background.start(names, lambda: command.handler(client, rest), now)
+        value = start(client, command, words, now)
     except Exception:
         authorize.note(client, command, words, "failed")
         raise
     if not isinstance(value, Awaitable):
         authorize.note(client, command, words, "done")
     return value
+
+
+def start(client: ClientState, command: Command, words: list[bytes], now: bool = False) -> Any:
+    """As `invoke`, for who audits it."""
+    operation = partial(command.handler, client, words[command.words :])
+    if command.write and client.context.engine.shared is not None:
+        operation = partial(client.context.commands.again, operation)
+    return client.context.background.start(command.names(words), operation, now)
 
 
 def invoke_queued(client: ClientState, words: list[bytes]) -> Any:

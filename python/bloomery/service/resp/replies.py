@@ -135,9 +135,9 @@ _TEXTS = {
 
 def failure_of(problem: errors.BloomeryError | MemoryError) -> Failure:
     """Return the error reply."""
-    known = _TEXTS.get(type(problem))  # type: ignore[arg-type]
-    if known is not None:
-        return known
+    for kind, text in _TEXTS.items():
+        if isinstance(problem, kind):
+            return text
     if isinstance(problem, MemoryError):
         return Failure("OOM command not allowed when used memory > 'maxmemory'.")
     if isinstance(problem, errors.LogUnavailable):

@@ -38,10 +38,11 @@ _PRUNE_SECONDS = 60.0
 
 
 class SharedTraffic(Protocol):
-    """What clients ask all nodes for. Adds are not in it: all nodes apply, and count, them."""
+    """What clients ask all nodes for."""
 
-    def sum(self, number: int, checks: int, maybes: int) -> tuple[int, int]:
-        """Note how often a filter was asked here; return how often it was asked of all nodes."""
+    def sum(self, number: int, adds: int, checks: int, maybes: int) -> tuple[int, int, int]:
+        """Note how often a filter was asked here; return how often it was asked of all nodes.
+        `adds`: those that the log has, of whichever node."""
 
     def forget(self, number: int) -> None:
         """Forget a filter."""
@@ -149,8 +150,7 @@ class Sampler:
         if history is None:
             history = self._histories[entry.id] = FilterHistory()
         if self._traffic is not None:
-            checks, maybes = self._traffic.sum(entry.id, *figures[2:4])
-            figures = (*figures[:2], checks, maybes, *figures[4:])
+            figures = (figures[0], *self._traffic.sum(entry.id, *figures[1:4]), *figures[4:])
         steady, now = time.monotonic(), self._engine.state.now
         looked_up = self._lookups.observed(entry)
         sample = history.take(entry, figures, PROBES, now, steady, looked_up)

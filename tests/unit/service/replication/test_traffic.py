@@ -1,9 +1,10 @@
-"""Checks of other nodes are counted once, by how much each node's own count grew."""
+"""What other nodes are asked is counted once, by how much each node's own count grew."""
 
 from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ class Told:
     def __init__(self) -> None:
         self.id = bytes(8)
         self.engine = self.state = self
+        self.repeats = Counter({1: 3})
         self.filters = {1: None, 2: None}
         self.told: dict[str, Any] = {}
         self.away = False
@@ -34,8 +36,8 @@ class Told:
             raise errors.StoreUnavailable("away")
         return [self.told[one] for one in others]
 
-    def says(self, node: str, *counts: tuple[int, int, int]) -> None:
-        self.told[node] = b"".join(struct.pack("<QQQ", *one) for one in counts)
+    def says(self, node: str, *counts: tuple[int, int, int, int]) -> None:
+        self.told[node] = b"".join(struct.pack("<4Q", *one) for one in counts)
 
 
 @pytest.fixture
@@ -52,36 +54,38 @@ def test_sums_go_on_as_nodes_come_and_go(told: tuple[Told, NodeTraffic]) -> None
     that goes takes nothing with it, and one that comes is counted from its start."""
     nodes, counting = told
 
-    def exchanged() -> tuple[int, int]:
+    def exchanged() -> tuple[int, int, int]:
         asyncio.run(counting.exchange(1.0))
-        return counting.sum(1, 10, 5)
+        return counting.sum(1, 1000, 10, 5)
 
-    nodes.says(OTHER, (1, 100, 50))
-    assert exchanged() == (10, 5)
-    nodes.says(OTHER, (1, 130, 60), (2, 7, 0), (99, 3, 3))
-    assert exchanged() == (40, 15)
-    assert exchanged() == (40, 15)
-    assert counting.sum(2, 0, 0) == (7, 0)
-    assert counting.sum(99, 0, 0) == (0, 0)  # no filter of this node
-    nodes.says(THIRD, (1, 5, 1))
-    assert exchanged() == (45, 16)
+    nodes.says(OTHER, (1, 20, 100, 50))
+    assert exchanged() == (1003, 10, 5)
+    nodes.says(OTHER, (1, 27, 130, 60), (2, 0, 7, 0), (99, 3, 3, 3))
+    assert exchanged() == (1010, 40, 15)
+    assert exchanged() == (1010, 40, 15)
+    assert counting.sum(2, 0, 0, 0) == (0, 7, 0)
+    assert counting.sum(99, 0, 0, 0) == (0, 0, 0)  # no filter of this node
+    nodes.says(THIRD, (1, 1, 5, 1))
+    assert exchanged() == (1011, 45, 16)
     nodes.away = True
-    assert exchanged() == (45, 16)
+    assert exchanged() == (1011, 45, 16)
     nodes.away = False
     del nodes.told[OTHER]
-    assert exchanged() == (45, 16)
-    nodes.says(THIRD, (1, 2, 2))  # it counts anew: the filter was replaced there
-    assert exchanged() == (47, 18)
+    assert exchanged() == (1011, 45, 16)
+    nodes.says(THIRD, (1, 1, 2, 2))  # it counts anew: the filter was replaced there
+    assert exchanged() == (1012, 47, 18)
+    nodes.repeats[1] += 4
+    assert exchanged() == (1016, 47, 18)
     counting.forget(1)
-    assert counting.sum(1, 0, 0) == (0, 0)
+    assert counting.sum(1, 0, 0, 0) == (7, 0, 0)
 
 
-@pytest.mark.parametrize("data", [None, b"", b"x" * 23, b"\xff" * 25])
+@pytest.mark.parametrize("data", [None, b"", b"x" * 31, b"\xff" * 33])
 def test_what_no_node_says_is_left_out(told: tuple[Told, NodeTraffic], data: bytes | None) -> None:
     """Bytes in Redis may be anybody's."""
     nodes, counting = told
-    for told_by_other in (data, struct.pack("<QQQ", 1, 4, 4)):
+    for told_by_other in (data, struct.pack("<4Q", 1, 2, 4, 4)):
         nodes.told[OTHER] = told_by_other
         asyncio.run(counting.exchange(1.0))
     assert module._read(data) is None
-    assert counting.sum(1, 0, 0) == (4, 4)
+    assert counting.sum(1, 0, 0, 0) == (5, 4, 4)

@@ -249,7 +249,8 @@ class _Writes:
     async def take(self, keys: Any) -> None:
         """Add or remove these keys; raises at a key that is refused."""
         operation = partial(self._operation, self._name, keys)  # in one turn: it is logged as one
-        done, refusal = await self._context.commands.run(self._name, operation)
+        commands = self._context.commands
+        done, refusal = await commands.again(partial(commands.run, self._name, operation))
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")

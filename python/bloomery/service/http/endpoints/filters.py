@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Request, Response
@@ -127,14 +128,14 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
             raise errors.FilterExists("there is a filter of the new name already")
     policy = changes.model_dump(include=POLICY & fields)
     if policy:
-        await commands.adjust(name, **policy)
+        await commands.again(partial(commands.adjust, name, **policy))
     if "source" in fields:
-        await commands.bind(name, changes.source)
+        await commands.again(partial(commands.bind, name, changes.source))
     if "expires_at" in fields:
-        await commands.expire(name, changes.expires_at)
+        await commands.again(partial(commands.expire, name, changes.expires_at))
     there = commands.engine.find(name) is not None
     if to is not None and there:
-        await commands.rename(name, to)
+        await commands.again(partial(commands.rename, name, to))
     await context.group_commit.logged()
     return (
         ApiResponse(await filter_info(context, to or name)) if there else Response(status_code=204)

@@ -8,6 +8,7 @@ themselves. The server finds them by `find`, past the middleware, which would be
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -54,7 +55,7 @@ def _answering(operation: str) -> Any:
             answers = await commands.read(name, keys, strong)
         else:
             write = commands.add if operation == "add" else commands.remove
-            answers, refused = await commands.change(write, name, keys)
+            answers, refused = await commands.again(partial(commands.change, write, name, keys))
             refused = refused and commands.explain(name, refused)
             await context.group_commit.logged()
             if refused is not None or NO_ROOM in answers:

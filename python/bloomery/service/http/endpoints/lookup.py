@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import Request, Response
@@ -93,5 +94,6 @@ async def forget(request: Request, name: Name) -> Response:
     bodies.require_json(request.scope)
     body = await bodies.read(context_of(request), request.scope, request.receive)
     keys, _ = await keys_in(body)
-    await commands_of(request).forget(name, keys)
+    commands = commands_of(request)
+    await commands.again(partial(commands.forget, name, keys))
     return Response(status_code=204)

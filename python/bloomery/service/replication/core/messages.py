@@ -138,11 +138,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell a client why not. A write may be done all the same, unless `untouched`."""
+    """Tell a client why not. A write may be done all the same, unless `untouched`. `unwilling`:
+    Redis answers, and writes nothing."""
 
     request: int
     reason: str
     untouched: bool = False
+    unwilling: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -445,8 +445,12 @@ class ReplicationCore:
         # What is repeated after a loss was acknowledged: it waits, however long that is.
         if write is not None and not write.unanswered and write.deadline < math.inf:
             self.writes.queue.remove(write)
-            for one in (write, *write.riders):
-                self._refuse(one, event.reason, True)
+            told = [one.request for one in (write, *write.riders) if one.request is not None]
+            if self.options.confirm:  # strong reads wait for an entry too
+                told += [request for request, _ in self._strong]
+                self._strong.clear()
+            for request in told:
+                self._actions.append(m.Refuse(request, event.reason, True, True))
 
     def _applied_own(self, entry: LogEntry, verdict: Verdict, outcome: Any) -> None:
         write = self.writes.find(entry.op)

@@ -29,9 +29,14 @@ from bloomery.service.replication.redis_log.scripts import LogScript
 LogAction: TypeAlias = m.Fetch | m.Append | m.PutBack | m.ReadManifest | m.SwapManifest | m.Restore
 _MOST_BYTES = 4 << 20  # in one answer, or put back at once; a single entry may be larger
 _UNMATCHED, _MATCHED, _APPENDED, _CUT_SHORT = range(4)  # what scripts reply first
-# What Redis answers when it does not write at all, whoever asks: full, a broken disk, too few
-# replicas. It is no use to ask again at once, or elsewhere.
-_UNWILLING = re.compile(r"\b(OOM|MISCONF|NOREPLICAS)\b")
+# What Redis answers when it does not write at all, whoever asks, and what is to be done about it.
+# It is no use to ask again at once, or elsewhere.
+_REMEDIES = {
+    "OOM": "is full: raise its maxmemory, on a machine that has the memory",
+    "MISCONF": "cannot write to its disk: its log says why",
+    "NOREPLICAS": "has fewer replicas than its min-replicas-to-write: bring them back",
+}
+_UNWILLING = re.compile(rf"\b({'|'.join(_REMEDIES)})\b")
 
 
 class _ErrorReply(Exception):
@@ -70,6 +75,7 @@ class RedisLog:
         self._replica_ms = max(1, int(timeout * 500))
         self._names = (self._keys.log, self._keys.manifest, self._keys.last, self._keys.chunk)
         self.problem = ""  # what came last instead of an answer; nothing if the last was one
+        self.unwilling = False  # was that because Redis answers, and writes nothing?
 
     @property
     def place(self) -> str:
@@ -89,11 +95,13 @@ class RedisLog:
         try:
             event = await self._perform(action)
         except LinkLost as problem:
-            self.problem = f"Redis at {self.place}: {problem}"
+            self.problem, self.unwilling = f"Redis at {self.place}: {problem}", False
             return m.Failed(action.ref)
         except _ErrorReply as problem:
-            self.problem = f"Redis at {self.place} refused: {problem}"
-            if isinstance(action, m.Append) and _UNWILLING.search(str(problem)):
+            found = _UNWILLING.search(str(problem))
+            why = "refused" if found is None else _REMEDIES[found[0]]
+            self.problem, self.unwilling = f"Redis at {self.place} {why}: {problem}", bool(found)
+            if isinstance(action, m.Append) and self.unwilling:
                 return m.Refused(action.ref, self.problem)
             return m.Failed(action.ref)
         self.problem = ""

@@ -12,14 +12,14 @@ from bloomery.service.engine import Outcome
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.handlers.bf_reserve import make_default, make_unless_there
+from bloomery.service.resp.handlers.bf_reserve import ensure_default, make
 from bloomery.service.resp.handlers.membership import (
     contains,
     contains_many,
+    ensure,
     existing_filter,
-    filter_at,
 )
-from bloomery.service.resp.replies import NOT_FOUND, ArrayReply, Failure, Raw, refusal
+from bloomery.service.resp.replies import ArrayReply, Failure, Raw, refusal
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import batches
 
@@ -49,16 +49,14 @@ def madd(client: ClientState, words: list[bytes]) -> Any:
 
 async def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
-    if filter_at(client, name, "bf") is None:
-        await make_default(client, name)
+    await ensure_default(client, name)
     return _replies(await client.context.commands.add(name, keys))
 
 
 async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
     name, *keys = words
     await asyncio.sleep(0)  # what follows is not done twice, however long it takes
-    if filter_at(client, name, "bf") is None:
-        await make_default(client, name)
+    await ensure_default(client, name)
     commands = client.context.commands
     done, refused = await commands.change(commands.add, name, keys)
     replies = ArrayReply(client.protocol)
@@ -101,13 +99,15 @@ async def insert(client: ClientState, words: list[bytes]) -> Any:
         if number is None or not 0 <= number <= limits.MAX_EXPANSION:
             raise Failure("Bad expansion")
         expansion = number
-    await client.context.commands.discover(name)
-    if filter_at(client, name, "bf") is None:
-        if "NOCREATE" in given:
-            raise NOT_FOUND
-        await make_unless_there(
-            client, name, rate, capacity, expansion, nonscaling="NONSCALING" in given
-        )
+    if "NOCREATE" in given:
+        existing_filter(client, name, "bf")
+    nonscaling = "NONSCALING" in given
+    await ensure(
+        client,
+        name,
+        "bf",
+        lambda: make(client, name, rate, capacity, expansion, nonscaling=nonscaling),
+    )
     return await madd(client, [name, *keys])
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomery import errors
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.handlers.membership import filter_at
+from bloomery.service.resp.handlers.membership import ensure, filter_at
 from bloomery.service.resp.replies import EXISTS, OK, Failure
 from bloomery.service.resp.table import command
 from bloomery.sizing import MIN_ERROR_RATE
@@ -64,24 +63,13 @@ async def make(
     await client.context.commands.create(name, kind, **chosen, **more)
 
 
-async def make_unless_there(
-    client: ClientState, name: bytes, *parameters: Any, **more: Any
-) -> None:
-    """As `make`, for who wants to add to it: another node may make it at the same time."""
-    try:
-        await make(client, name, *parameters, **more)
-    except errors.FilterExists:
-        if client.context.engine.shared is None:
-            raise
-
-
-async def make_default(client: ClientState, name: bytes) -> None:
-    """Make a filter for who adds to one that nobody has reserved."""
-    await client.context.commands.discover(name)
-    if client.context.engine.find(name) is None:
-        settings = client.context.settings
-        rate, size = settings.bf_error_rate, settings.bf_initial_size
-        await make_unless_there(client, name, rate, size, settings.bf_expansion_factor)
+async def ensure_default(client: ClientState, name: bytes) -> None:
+    """Have a filter for who adds to one that nobody may have reserved."""
+    settings = client.context.settings
+    rate, size = settings.bf_error_rate, settings.bf_initial_size
+    await ensure(
+        client, name, "bf", lambda: make(client, name, rate, size, settings.bf_expansion_factor)
+    )
 
 
 @command(

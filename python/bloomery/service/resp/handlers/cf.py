@@ -14,6 +14,7 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.membership import (
     contains,
     contains_many,
+    ensure,
     existing_filter,
     filter_at,
 )
@@ -32,17 +33,6 @@ async def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) 
     await client.context.commands.create(
         name, "rediscuckoo", capacity=capacity, **{**usual, **chosen}
     )
-
-
-async def _make_unless_there(client: ClientState, name: bytes, capacity: int) -> None:
-    """For who wants to add to it: another node may make it at the same time."""
-    await client.context.commands.discover(name)
-    if filter_at(client, name, "cf") is None:
-        try:
-            await _make(client, name, capacity)
-        except errors.FilterExists:
-            if client.context.engine.shared is None:
-                raise
 
 
 _OPTIONS = {
@@ -119,8 +109,8 @@ async def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool
 
 async def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
     commands = client.context.commands
-    if filter_at(client, words[0], "cf") is None:
-        await _make_unless_there(client, words[0], client.context.settings.cf_initial_size)
+    capacity = client.context.settings.cf_initial_size
+    await ensure(client, words[0], "cf", lambda: _make(client, words[0], capacity))
     _check_layers(client, words[0])
     done, refused = await commands.add(words[0], words[1:], only_new=new)
     if refused is not None:
@@ -159,10 +149,9 @@ async def _insert_words(client: ClientState, words: list[bytes], name: str) -> A
                 f"Capacity must be in the range [cf-bucket-size * 2, {limits.MAX_CAPACITY}]"
             )
         capacity = number
-    if filter_at(client, words[0], "cf") is None:
-        if "NOCREATE" in given:
-            raise NOT_FOUND
-        await _make_unless_there(client, words[0], capacity)
+    if "NOCREATE" in given:
+        existing_filter(client, words[0], "cf")
+    await ensure(client, words[0], "cf", lambda: _make(client, words[0], capacity))
     _check_layers(client, words[0])
     new = name == "CF.INSERTNX"
     if client.slices(keys):

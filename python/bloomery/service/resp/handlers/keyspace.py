@@ -185,6 +185,7 @@ async def flush(client: ClientState, words: list[bytes]) -> str:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
+    await client.context.commands.prepare("drop")  # other nodes may have made some
     names, engine = client.context.commands.listing.names(), client.context.engine
     busy = any(engine.is_locked(engine.state.names[name]) for name in names)
     if busy and client.executing:

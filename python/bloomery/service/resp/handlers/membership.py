@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bloomery.errors import UnknownFilter
@@ -26,6 +27,15 @@ def existing_filter(client: ClientState, name: bytes, family: str) -> Entry:
     if entry is None:
         raise NOT_FOUND
     return entry
+
+
+async def ensure(
+    client: ClientState, name: bytes, family: str, make: Callable[[], Awaitable[None]]
+) -> None:
+    """Have a filter of this name and family to add to, made if there is none."""
+    if filter_at(client, name, family) is None:
+        await client.context.commands.ensure(name, make)
+        filter_at(client, name, family)  # another node's
 
 
 def contains(client: ClientState, words: list[bytes], family: str) -> list[bool]:

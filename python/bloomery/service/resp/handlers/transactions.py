@@ -114,7 +114,8 @@ async def _on_node(
 ) -> Raw | None:
     """Do commands in order, each when the shared log has it: what other nodes write may come in
     between."""
-    await client.context.commands.current(client.strong)
+    writes = any(find(queued).write for queued in queue)
+    await client.context.commands.current(True if writes or watching else client.strong)
     client.context.group_commit.join()
     if _is_changed(client, watching):
         return _nothing(client)

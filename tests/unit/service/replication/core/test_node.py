@@ -223,12 +223,12 @@ def test_a_full_redis_is_told_at_once() -> None:
     append = only(core.step(m.Write(2, b"A f 8"), 0.7), m.Append)
     core.step(m.Write(3, b"A f 7"), 0.7)
     actions = core.step(m.Refused(append.ref, "full"), 0.8)
-    assert only(actions, m.Refuse) == m.Refuse(2, "full", True)
+    assert only(actions, m.Refuse) == m.Refuse(2, "full", True, True)
     assert not any(isinstance(action, m.Append) for action in actions)  # not at once
     barrier = only(core.step(m.Tick(), 1.0), m.Append)
     assert barrier.entry.kind is Kind.BARRIER
     actions = core.step(m.Refused(barrier.ref, "full"), 1.1)
-    assert only(actions, m.Refuse) == m.Refuse(3, "full", True)
+    assert only(actions, m.Refuse) == m.Refuse(3, "full", True, True)
     assert not core.writes.queue
 
 
