@@ -85,7 +85,7 @@ fn add_steps<const RING: bool, A: Adder<RING>>(
                 Ok(new) => *answer = u8::from(new),
                 Err(refusal) => return (done + i, Err(refusal)),
             }
-            if adder.table().geometry != geometry {
+            if !RING && adder.table().geometry != geometry {
                 // It has grown: all places are others.
                 geometry = adder.table().geometry;
                 adder.table().plan(keys, now);
