@@ -224,7 +224,7 @@ fn with_bmi<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
 /// How many keys ahead to prefetch: untuned, as for the plain filter's ring.
 const AHEAD: usize = 48;
 
-/// Two blocks of hashes, one probed while the next is asked for.
+/// Two blocks of hashes in turn, one probed while the next is asked for.
 struct Blocks<'a, 'b, O> {
     op: O,
     blocks: &'a mut Hashes<'b>,
@@ -241,12 +241,12 @@ impl<K: Kind, O: One<K>> Loop<K> for Blocks<'_, '_, O> {
         for h in &ring[0][..AHEAD] {
             op.target().prefetch(*h);
         }
+        let mut turn = 0;
         while have > 0 {
-            let Ok(next) = if have == BLOCK { blocks(&mut ring[1]) } else { Ok(0) };
+            let Ok(next) = if have == BLOCK { blocks(&mut ring[1 - turn]) } else { Ok(0) };
             let flat = ring.as_flattened();
-            let later = &flat[AHEAD..];
-            for (i, (h, later)) in flat[..have].iter().zip(later).enumerate() {
-                op.target().prefetch(*later);
+            for (i, h) in ring[turn][..have].iter().enumerate() {
+                op.target().prefetch(flat[(turn * BLOCK + i + AHEAD) % (2 * BLOCK)]);
                 match op.one::<WIDE>(*h) {
                     Ok(answer) => answers[i % BLOCK] = u8::from(answer),
                     Err(refusal) => {
@@ -256,8 +256,7 @@ impl<K: Kind, O: One<K>> Loop<K> for Blocks<'_, '_, O> {
                 }
             }
             out(&answers[..have]);
-            have = next;
-            ring.swap(0, 1);
+            (have, turn) = (next, 1 - turn);
         }
         Ok(())
     }

@@ -28,8 +28,10 @@ pub enum Added {
     New,
     /// It may be there; nothing has changed.
     Found,
-    /// There is no slot for it in either bucket, or it takes more than a look to tell.
+    /// It is not there, and there is no slot for it in either bucket.
     NoSlot,
+    /// It takes more than a look to tell.
+    Unknown,
 }
 
 /// Who adds keys to a table: what it does with each is its own.
@@ -195,7 +197,7 @@ impl<const RING: bool> Table<RING> {
         if RING && self.slot_bits <= 14 {
             return self.add_word(plan.bits, plan.entries[0]);
         }
-        Added::NoSlot
+        Added::Unknown
     }
 
     /// # Safety
