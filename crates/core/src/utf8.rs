@@ -1,9 +1,8 @@
 //! Text as CPython holds it, with 1, 2 or 4 bytes for each character, to UTF-8.
 //!
-//! Most text that is not ASCII has some that is: a word of it that is goes over whole. Bytes are
-//! written where they belong without looking for room each time, of which enough is asked for once.
+//! Most text that is not ASCII has some that is, which goes over a word at a time: character by
+//! character took twice as long. Room is asked for once, for all that there could be.
 
-use std::hint::select_unpredictable;
 use std::mem::MaybeUninit;
 
 /// A character may be written as 4 bytes though it takes fewer, and a word as 8.
@@ -66,31 +65,43 @@ fn four(point: u32) -> u32 {
     0x8080_80F0 | point >> 18 | tail
 }
 
+/// # Safety
+/// `N` bytes can be written there.
+#[inline(always)]
+unsafe fn put<const N: usize>(at: *mut u8, bytes: [u8; N]) {
+    // SAFETY: as promised above.
+    unsafe { at.cast::<[u8; N]>().write_unaligned(bytes) };
+}
+
 impl Unit for u8 {
     const MOST: usize = 2;
 
     #[inline(always)]
     unsafe fn write(units: &[u8], out: *mut u8) -> Option<usize> {
-        let mut at = 0;
-        // No branch on a character: where the others are in a text is anybody's guess.
-        let one = |at: &mut usize, unit: u8| {
-            let other = unit >= 0x80;
-            let bytes = select_unpredictable(other, two(unit.into()) as u16, unit.into());
+        let (mut done, mut at) = (0, 0);
+        while done < units.len() {
+            let left = &units[done..];
+            let word = match left.first_chunk::<8>() {
+                Some(word) => u64::from_le_bytes(*word),
+                // The last ones: the end of a word that ends with them, if there are as many.
+                None => match units.last_chunk::<8>() {
+                    Some(word) => u64::from_le_bytes(*word) >> (64 - 8 * left.len()),
+                    None => left.iter().rev().fold(0, |word, unit| word << 8 | u64::from(*unit)),
+                },
+            };
+            let others = word & 0x8080_8080_8080_8080;
+            let ascii = others.trailing_zeros() as usize / 8;
             // SAFETY: within the room, as promised by the caller.
-            unsafe { out.add(*at).cast::<[u8; 2]>().write_unaligned(bytes.to_le_bytes()) };
-            *at += 1 + usize::from(other);
-        };
-        let (words, rest) = units.as_chunks::<8>();
-        for word in words {
-            if u64::from_le_bytes(*word) & 0x8080_8080_8080_8080 == 0 {
+            unsafe { put(out.add(at), word.to_le_bytes()) };
+            let plain = ascii.min(left.len());
+            (done, at) = (done + plain, at + plain);
+            if others != 0 {
+                let bytes = two((word >> (8 * ascii)) as u32 & 0xFF) as u16;
                 // SAFETY: as above.
-                unsafe { out.add(at).cast::<[u8; 8]>().write_unaligned(*word) };
-                at += 8;
-                continue;
+                unsafe { put(out.add(at), bytes.to_le_bytes()) };
+                (done, at) = (done + 1, at + 2);
             }
-            word.iter().for_each(|unit| one(&mut at, *unit));
         }
-        rest.iter().for_each(|unit| one(&mut at, *unit));
         Some(at)
     }
 }
@@ -100,35 +111,32 @@ impl Unit for u16 {
 
     #[inline(always)]
     unsafe fn write(units: &[u16], out: *mut u8) -> Option<usize> {
-        let (mut at, mut surrogate) = (0, false);
-        let mut one = |at: &mut usize, unit: u16| {
-            let point = u32::from(unit);
+        let (mut done, mut at) = (0, 0);
+        while let Some(unit) = units.get(done) {
+            if let Some(word) = units[done..].first_chunk::<4>() {
+                let [a, b, c, d] = word.map(u64::from);
+                let word = a | b << 16 | c << 32 | d << 48;
+                if word & 0xFF80_FF80_FF80_FF80 == 0 {
+                    let pairs = word | word >> 8;
+                    let bytes = (pairs & 0xFFFF | pairs >> 16 & 0xFFFF_0000) as u32;
+                    // SAFETY: within the room, as promised by the caller.
+                    unsafe { put(out.add(at), bytes.to_le_bytes()) };
+                    (done, at) = (done + 4, at + 4);
+                    continue;
+                }
+            }
+            let point = u32::from(*unit);
             let (bytes, len) = match point {
                 0..0x80 => (point, 1),
                 0x80..0x800 => (two(point), 2),
+                0xD800..0xE000 => return None,
                 _ => (three(point), 3),
             };
-            surrogate |= unit & 0xF800 == 0xD800;
-            // SAFETY: within the room, as promised by the caller.
-            unsafe { out.add(*at).cast::<[u8; 4]>().write_unaligned(bytes.to_le_bytes()) };
-            *at += len;
-        };
-        let (words, rest) = units.as_chunks::<4>();
-        for word in words {
-            let [a, b, c, d] = word.map(u64::from);
-            let bits = a | b << 16 | c << 32 | d << 48;
-            if bits & 0xFF80_FF80_FF80_FF80 == 0 {
-                let pairs = bits | bits >> 8;
-                let bytes = (pairs & 0xFFFF | pairs >> 16 & 0xFFFF_0000) as u32;
-                // SAFETY: as above.
-                unsafe { out.add(at).cast::<[u8; 4]>().write_unaligned(bytes.to_le_bytes()) };
-                at += 4;
-                continue;
-            }
-            word.iter().for_each(|unit| one(&mut at, *unit));
+            // SAFETY: as above.
+            unsafe { put(out.add(at), bytes.to_le_bytes()) };
+            (done, at) = (done + 1, at + len);
         }
-        rest.iter().for_each(|unit| one(&mut at, *unit));
-        (!surrogate).then_some(at)
+        Some(at)
     }
 }
 
@@ -147,7 +155,7 @@ impl Unit for u32 {
                 _ => (four(point), 4),
             };
             // SAFETY: within the room, as promised by the caller.
-            unsafe { out.add(at).cast::<[u8; 4]>().write_unaligned(bytes.to_le_bytes()) };
+            unsafe { put(out.add(at), bytes.to_le_bytes()) };
             at += len;
         }
         Some(at)
