@@ -59,7 +59,7 @@ test-rust: $(STAMPS)/venv ## the Rust core's tests
 
 miri: ## the core's reads and writes of memory, checked by Miri (needs a nightly toolchain with it; minutes)
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --package bloomery-core --lib -- \
-		bits probe:: fold:: cells:: threads::
+		bits probe:: fold:: cells:: threads:: utf8::
 
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
 	$(BIN)/python -m scripts.test_pythons

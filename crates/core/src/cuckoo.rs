@@ -137,11 +137,17 @@ where
 
     #[inline(always)]
     fn add_planned(&mut self, h: u64, plan: &Plan) -> Result<bool, Refusal> {
-        if self.left() > 0 && self.table.add_planned(plan) == Added::New {
-            self.keys = self.keys.saturating_add(1);
-            return Ok(true);
+        if self.left() == 0 {
+            return self.add_with_care(h);
         }
-        self.add_with_care(h)
+        match self.table.add_planned(plan) {
+            Added::New => {}
+            // Every seventh key of a full table: what was looked at is not looked at again.
+            Added::NoSlot if self.table.insert_crowded(h) => {}
+            _ => return self.add_with_care(h),
+        }
+        self.keys = self.keys.saturating_add(1);
+        Ok(true)
     }
 }
 

@@ -66,6 +66,25 @@ pub trait Kind: Send + Sync + 'static {
     /// Adds the key; true if it is definitely new.
     fn add(&mut self, h: u64) -> Result<bool, Refusal>;
 
+    /// As `contains` and `add`, for loops that are compiled for AVX2: a kind that asks the processor
+    /// for each key, and calls what it has for it, need not do so here.
+    ///
+    /// # Safety
+    /// The processor has all that `has_avx2` asks for.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn contains_wide(&self, h: u64) -> bool {
+        self.contains(h)
+    }
+
+    /// # Safety
+    /// As for `contains_wide`.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn add_wide(&mut self, h: u64) -> Result<bool, Refusal> {
+        self.add(h)
+    }
+
     /// Adds keys in order, if the kind has a faster way than one after the other: how many it took,
     /// and why no more. Of those there is an answer.
     fn add_each(

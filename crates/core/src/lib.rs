@@ -36,4 +36,5 @@ pub mod signatures;
 pub mod spark;
 pub mod table;
 pub mod threads;
+pub mod utf8;
 pub mod wal;

@@ -60,7 +60,9 @@ pub trait AnyKind: Kind {
 /// times as long.
 trait One<K: Kind> {
     fn target(&self) -> &K;
-    fn one(&mut self, h: u64) -> Result<bool, Refusal>;
+
+    /// `WIDE`: AVX2 is there, and the loop is compiled for it.
+    fn one<const WIDE: bool>(&mut self, h: u64) -> Result<bool, Refusal>;
 }
 
 struct Contains<'a, K>(&'a K);
@@ -71,7 +73,12 @@ impl<K: Kind> One<K> for Contains<'_, K> {
     }
 
     #[inline(always)]
-    fn one(&mut self, h: u64) -> Result<bool, Refusal> {
+    fn one<const WIDE: bool>(&mut self, h: u64) -> Result<bool, Refusal> {
+        #[cfg(target_arch = "x86_64")]
+        if WIDE {
+            // SAFETY: WIDE means that AVX2 is there.
+            return Ok(unsafe { self.0.contains_wide(h) });
+        }
         Ok(self.0.contains(h))
     }
 }
@@ -84,7 +91,12 @@ impl<K: Kind> One<K> for Add<'_, K> {
     }
 
     #[inline(always)]
-    fn one(&mut self, h: u64) -> Result<bool, Refusal> {
+    fn one<const WIDE: bool>(&mut self, h: u64) -> Result<bool, Refusal> {
+        #[cfg(target_arch = "x86_64")]
+        if WIDE {
+            // SAFETY: WIDE means that AVX2 is there.
+            return unsafe { self.0.add_wide(h) };
+        }
         self.0.add(h)
     }
 }
@@ -97,7 +109,7 @@ impl<K: Kind> One<K> for Remove<'_, K> {
     }
 
     #[inline(always)]
-    fn one(&mut self, h: u64) -> Result<bool, Refusal> {
+    fn one<const WIDE: bool>(&mut self, h: u64) -> Result<bool, Refusal> {
         Ok(self.0.remove(h)? == Removal::Removed)
     }
 }
@@ -188,7 +200,7 @@ fn add_block(
 
 /// A loop, as a type: to be compiled twice.
 trait Loop<K: Kind> {
-    fn run(self) -> Result<(), Refusal>;
+    fn run<const WIDE: bool>(self) -> Result<(), Refusal>;
 }
 
 /// Runs a loop compiled for what this processor has: shifts and products without fixed registers
@@ -199,20 +211,20 @@ fn with_bmi<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
     {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
         fn fast<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
-            work.run()
+            work.run::<true>()
         }
         if has_avx2() {
             // SAFETY: the processor was just asked.
             return unsafe { fast(work) };
         }
     }
-    work.run()
+    work.run::<false>()
 }
 
 /// How many keys ahead to prefetch: untuned, as for the plain filter's ring.
 const AHEAD: usize = 48;
 
-/// Two blocks of hashes, one probed while the next is asked for.
+/// Two blocks of hashes in turn, one probed while the next is asked for.
 struct Blocks<'a, 'b, O> {
     op: O,
     blocks: &'a mut Hashes<'b>,
@@ -221,7 +233,7 @@ struct Blocks<'a, 'b, O> {
 
 impl<K: Kind, O: One<K>> Loop<K> for Blocks<'_, '_, O> {
     #[inline(always)]
-    fn run(self) -> Result<(), Refusal> {
+    fn run<const WIDE: bool>(self) -> Result<(), Refusal> {
         let Blocks { mut op, blocks, out } = self;
         let mut ring = [[0u64; BLOCK]; 2];
         let mut answers = [0u8; BLOCK];
@@ -229,13 +241,13 @@ impl<K: Kind, O: One<K>> Loop<K> for Blocks<'_, '_, O> {
         for h in &ring[0][..AHEAD] {
             op.target().prefetch(*h);
         }
+        let mut turn = 0;
         while have > 0 {
-            let Ok(next) = if have == BLOCK { blocks(&mut ring[1]) } else { Ok(0) };
+            let Ok(next) = if have == BLOCK { blocks(&mut ring[1 - turn]) } else { Ok(0) };
             let flat = ring.as_flattened();
-            let later = &flat[AHEAD..];
-            for (i, (h, later)) in flat[..have].iter().zip(later).enumerate() {
-                op.target().prefetch(*later);
-                match op.one(*h) {
+            for (i, h) in ring[turn][..have].iter().enumerate() {
+                op.target().prefetch(flat[(turn * BLOCK + i + AHEAD) % (2 * BLOCK)]);
+                match op.one::<WIDE>(*h) {
                     Ok(answer) => answers[i % BLOCK] = u8::from(answer),
                     Err(refusal) => {
                         out(&answers[..i]);
@@ -244,8 +256,7 @@ impl<K: Kind, O: One<K>> Loop<K> for Blocks<'_, '_, O> {
                 }
             }
             out(&answers[..have]);
-            have = next;
-            ring.swap(0, 1);
+            (have, turn) = (next, 1 - turn);
         }
         Ok(())
     }
@@ -263,15 +274,19 @@ struct Rows<'a, O> {
 
 impl<K: Kind, O: One<K>> Loop<K> for Rows<'_, O> {
     #[inline(always)]
-    fn run(self) -> Result<(), Refusal> {
-        rows(self.op, self.ints, self.answers)
+    fn run<const WIDE: bool>(self) -> Result<(), Refusal> {
+        rows::<K, WIDE>(self.op, self.ints, self.answers)
     }
 }
 
 /// The answers as an argument of their own: the compiler then knows that writing them changes nothing
 /// of the filter.
 #[inline(always)]
-fn rows<K: Kind>(mut op: impl One<K>, ints: Ints<'_>, answers: &mut [u8]) -> Result<(), Refusal> {
+fn rows<K: Kind, const WIDE: bool>(
+    mut op: impl One<K>,
+    ints: Ints<'_>,
+    answers: &mut [u8],
+) -> Result<(), Refusal> {
     let mut ring = [0u64; RING];
     for (slot, key) in ring.iter_mut().zip(ints.keys) {
         *slot = ints.hash(key);
@@ -282,11 +297,11 @@ fn rows<K: Kind>(mut op: impl One<K>, ints: Ints<'_>, answers: &mut [u8]) -> Res
         let later = ints.hash(key);
         op.target().prefetch(later);
         let h = std::mem::replace(&mut ring[i % RING], later);
-        *answer = u8::from(op.one(h)?);
+        *answer = u8::from(op.one::<WIDE>(h)?);
     }
     let last = later.len()..ints.keys.len();
     for (i, answer) in last.clone().zip(answers.iter_mut().skip(last.start)) {
-        *answer = u8::from(op.one(ring[i % RING])?);
+        *answer = u8::from(op.one::<WIDE>(ring[i % RING])?);
     }
     Ok(())
 }

@@ -63,13 +63,13 @@ impl Adder<false> for Scalable {
             return self.add(h);
         }
         match self.table.add_planned(plan) {
-            Added::New => {
-                self.keys = self.keys.saturating_add(1);
-                Ok(true)
-            }
-            Added::Found => Ok(false),
-            Added::NoSlot => self.add(h),
+            Added::New => {}
+            Added::NoSlot if self.table.insert_crowded(h) => {}
+            Added::Found => return Ok(false),
+            Added::NoSlot | Added::Unknown => return self.add(h),
         }
+        self.keys = self.keys.saturating_add(1);
+        Ok(true)
     }
 }
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class CuckooFilter(RemovingFilter):
-    """A filter of fingerprints from which keys can be removed; below 1% it takes less memory than
-    a Bloom filter.
+    """A filter of fingerprints from which keys can be removed; at 1% it takes 6% more memory than a
+    Bloom filter, from 0.3% down less.
 
     >>> seen = CuckooFilter(capacity=1_000_000, error_rate=0.001)
     >>> seen.add("alice"), seen.add("alice"), seen.count("alice")

@@ -242,6 +242,18 @@ def test_overfull_it_says_so() -> None:
     assert roomy.estimated_error_rate <= 0.01
 
 
+def test_memory_beside_a_plain_filter() -> None:
+    """At 1% it takes 6% more, from 0.3% down less, as its documentation says."""
+
+    def ratio(error_rate: float) -> float:
+        plain = bloomery.BloomFilter(1_000_000, error_rate)
+        return CuckooFilter(1_000_000, error_rate).nbytes / plain.nbytes
+
+    assert ratio(0.01) == pytest.approx(1.06, abs=0.005)
+    rates = [0.003 * 0.9**i for i in range(60)]
+    assert max(map(ratio, rates)) < 1
+
+
 def test_it_cannot_be_merged() -> None:
     """Unions and intersections are refused, and the error says what to do."""
     one, other = CuckooFilter(10), CuckooFilter(2000, grow=True)

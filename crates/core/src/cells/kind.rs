@@ -47,6 +47,18 @@ impl<R: Rule> Kind for Cells<R> {
         Ok(widest!(self: &mut Cells<R>, add(h) -> bool))
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn contains_wide(&self, h: u64) -> bool {
+        self.contains::<true>(h)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn add_wide(&mut self, h: u64) -> Result<bool, Refusal> {
+        Ok(self.add::<true>(h))
+    }
+
     #[inline(always)]
     fn remove(&mut self, h: u64) -> Result<Removal, Refusal> {
         Ok(widest!(self: &mut Cells<R>, remove(h) -> Removal))

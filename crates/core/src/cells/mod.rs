@@ -31,6 +31,7 @@ pub(crate) trait Rule: Send + Sync + Sized + 'static {
     /// Regions of a line, each with a flag in the bit above its cells; 0 where there are none.
     const REGIONS: u64;
 
+    /// Is none of the cells empty, which is to say 0?
     fn contains(line: &Line, mask: &Line) -> bool;
 
     /// True if one of the cells was empty.
@@ -152,6 +153,11 @@ impl<R: Rule> Cells<R> {
 
     #[inline(always)]
     fn line_contains<const WIDE: bool>(&self, h: u64) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if WIDE {
+            // SAFETY: WIDE means that AVX2 is there; the line is within the memory.
+            return unsafe { avx2::contains::<R>(self.at(h), pattern(h), self.draws) };
+        }
         R::contains(&self.line(h), &self.mask::<WIDE>(h))
     }
 

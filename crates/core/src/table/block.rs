@@ -28,8 +28,10 @@ pub enum Added {
     New,
     /// It may be there; nothing has changed.
     Found,
-    /// There is no slot for it in either bucket, or it takes more than a look to tell.
+    /// It is not there, and there is no slot for it in either bucket.
     NoSlot,
+    /// It takes more than a look to tell.
+    Unknown,
 }
 
 /// Who adds keys to a table: what it does with each is its own.
@@ -85,7 +87,7 @@ fn add_steps<const RING: bool, A: Adder<RING>>(
                 Ok(new) => *answer = u8::from(new),
                 Err(refusal) => return (done + i, Err(refusal)),
             }
-            if adder.table().geometry != geometry {
+            if !RING && adder.table().geometry != geometry {
                 // It has grown: all places are others.
                 geometry = adder.table().geometry;
                 adder.table().plan(keys, now);
@@ -195,7 +197,7 @@ impl<const RING: bool> Table<RING> {
         if RING && self.slot_bits <= 14 {
             return self.add_word(plan.bits, plan.entries[0]);
         }
-        Added::NoSlot
+        Added::Unknown
     }
 
     /// # Safety

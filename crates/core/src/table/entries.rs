@@ -41,6 +41,17 @@ impl<const RING: bool> Table<RING> {
         self.add_word(buckets.map(|bucket| self.first_bit(bucket)), entries[0]) == Added::New
     }
 
+    /// As `insert`, of a key that has no free slot in either bucket, and without a mark.
+    #[inline(never)]
+    pub fn insert_crowded(&mut self, h: u64) -> bool {
+        let Places { buckets, entries } = self.places(h);
+        let Some((which, spot)) = self.make_room(buckets) else { return false };
+        self.put(spot, entries[which]);
+        self.entries += 1;
+        self.rate += self.fresh_weight;
+        true
+    }
+
     /// As `add_planned`, for a ring whose buckets are a word each, by their first bits.
     #[inline(always)]
     pub(super) fn add_word(&mut self, [a, b]: [u64; 2], tag: u64) -> Added {

@@ -4,8 +4,8 @@ use std::collections::TryReserveError;
 use std::hint::select_unpredictable;
 
 use bloomery_core::hash::{Domain, KeyHasher};
+use bloomery_core::utf8;
 
-use crate::keys::key::utf8;
 use crate::keys::valid::Valid;
 
 /// A run of rows that can be hashed from any row on, by several threads at once.
@@ -277,12 +277,13 @@ impl Column {
                     }
                 }
                 Data::Ucs4 { start, stride, width, trim, swapped } => {
-                    let mut key = Vec::new();
+                    let (mut points, mut key) = (Vec::new(), Vec::new());
                     for (h, row) in each {
                         let at = start.offset(row as isize * stride);
-                        let points = ucs4(at, *width, *trim, *swapped);
+                        points.clear();
+                        points.extend(ucs4(at, *width, *trim, *swapped));
                         key.clear();
-                        let _ = utf8(points, &mut key); // checked when the column was made
+                        let _ = utf8::append(&points, &mut key); // checked when the column was made
                         *h = hasher.hash_bytes(&key);
                     }
                 }

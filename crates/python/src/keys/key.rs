@@ -1,20 +1,21 @@
 //! Python objects to hashes. docs/format.md describes the canonical bytes; golden tests freeze them.
 
 use std::cell::Cell;
-use std::os::raw::c_int;
 
 use bloomery_core::hash::{Domain, HashKind, KeyHasher};
+use bloomery_core::utf8;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::string::PyStringData;
 use pyo3::types::{
     PyByteArray, PyBytes, PyDateTime, PyDelta, PyDeltaAccess, PyInt, PyMemoryView, PyString,
-    PyTuple, PyType, PyTzInfo, PyTzInfoAccess,
+    PyTuple, PyTzInfo, PyTzInfoAccess,
 };
-use pyo3::{Borrowed, ffi, intern};
+use pyo3::{Borrowed, ffi};
 
 use crate::errors::{error, invalid};
+use crate::keys::layout::{compact_ascii, int64, uuid_attribute, uuid_class};
+use crate::keys::short::hash_short;
 
 /// Tuples within tuples deeper than this are refused, before the stack runs out.
 const MAX_DEPTH: usize = 64;
@@ -55,84 +56,14 @@ pub fn hash_key(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u6
     hash_any(key, hasher)
 }
 
-/// The value of an int that fits.
-///
-/// Up to 63 bits, in digits of 30, are read where they lie: 3 ns less than a call. Versions of CPython
-/// whose layout is not known here take the call.
-///
-/// # Safety
-/// `object` is a live, exact int.
-#[inline(always)]
-unsafe fn int64(object: *mut ffi::PyObject) -> Option<i64> {
-    // SAFETY: as promised above; behind an int's head lie its tag and its digits.
-    unsafe {
-        if cfg!(not(Py_3_15)) {
-            let tag = object.add(1).cast::<isize>().read();
-            let (digits, negative) = if cfg!(Py_3_12) {
-                ((tag as usize) >> 3, tag & 3 == 2) // number of digits; sign: 0, zero 1, minus 2
-            } else {
-                (tag.unsigned_abs(), tag < 0) // the number of digits, negative as the int is
-            };
-            let digit = object.add(1).cast::<isize>().add(1).cast::<u32>();
-            if digits <= 2 {
-                let low = if digits == 0 { 0 } else { i64::from(digit.read()) };
-                let high = if digits == 2 { i64::from(digit.add(1).read()) << 30 } else { 0 };
-                return Some(if negative { -(low | high) } else { low | high });
-            }
-            if digits == 3 && digit.add(2).read() < 8 {
-                let [low, middle, high] = digit.cast::<[u32; 3]>().read().map(i64::from);
-                let value = low | middle << 30 | high << 60;
-                return Some(if negative { -value } else { value });
-            }
-        }
-        let mut overflow: c_int = 0;
-        let value = ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow);
-        (overflow == 0).then_some(value)
-    }
-}
-
-/// The bytes of an ASCII str, which CPython stores right behind its head.
-///
-/// # Safety
-/// `object` is a live, exact str; the bytes live as long as it does.
-#[cfg(not(Py_3_14))]
-#[inline(always)]
-unsafe fn compact_ascii<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
-    // SAFETY: as promised above.
-    unsafe {
-        if ffi::PyUnicode_IS_COMPACT_ASCII(object) == 0 {
-            return None;
-        }
-        let start = object.cast::<ffi::PyASCIIObject>().add(1).cast::<u8>();
-        Some(std::slice::from_raw_parts(start, ffi::PyUnicode_GET_LENGTH(object) as usize))
-    }
-}
-
-/// From 3.14 on the head's flags are not to be read directly; one byte a character and all of them
-/// ASCII comes to the same.
-#[cfg(Py_3_14)]
-#[inline(always)]
-unsafe fn compact_ascii<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
-    // SAFETY: as promised above.
-    unsafe {
-        let text = Borrowed::from_ptr(Python::assume_attached(), object);
-        match text.cast_unchecked::<PyString>().data() {
-            Ok(PyStringData::Ucs1(units)) if units.is_ascii() => {
-                Some(std::slice::from_raw_parts(units.as_ptr(), units.len()))
-            }
-            _ => None,
-        }
-    }
+#[inline(never)]
+fn hash_any(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
+    hash_short(key, hasher).map_or_else(|| hash_long(key, hasher), Ok)
 }
 
 #[cold]
 #[inline(never)]
-fn hash_any(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
-    if let Ok(text) = key.cast_exact::<PyString>()
-        && let Some(hash) = hash_short(text, hasher)
-    {
-        return Ok(hash);
-    }
+fn hash_long(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u64> {
     let key = key.to_owned(); // Python code may run below, and drop what was only borrowed
     let mut bytes = BYTES.take();
     bytes.clear();
@@ -149,41 +80,6 @@ thread_local! {
     static BYTES: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 const MOST_KEPT: usize = 1 << 12;
-
-/// The most characters of a str that is encoded on the stack, and the bytes that they take at most.
-const SHORT: usize = 64;
-const SHORT_BYTES: usize = 4 * SHORT;
-
-/// The hash of a short str; None if it is longer, or not text.
-#[inline(always)]
-fn hash_short(text: Borrowed<'_, '_, PyString>, hasher: &KeyHasher) -> Option<u64> {
-    let mut bytes = [0; SHORT_BYTES];
-    // SAFETY: the data is read at once, while the str is alive and nothing else runs.
-    let len = match unsafe { text.data() }.ok()? {
-        PyStringData::Ucs1(units) if units.len() <= SHORT => short(units, &mut bytes),
-        PyStringData::Ucs2(units) if units.len() <= SHORT => short(units, &mut bytes),
-        PyStringData::Ucs4(units) if units.len() <= SHORT => short(units, &mut bytes),
-        _ => None,
-    }?;
-    Some(hasher.hash_bytes(&bytes[..len]))
-}
-
-/// Code points to UTF-8, and how many bytes it takes; None if one of them is not a character.
-#[inline(always)]
-fn short<U: Copy + Into<u32>>(units: &[U], bytes: &mut [u8; SHORT_BYTES]) -> Option<usize> {
-    let mut at = 0;
-    for unit in units {
-        let point: u32 = (*unit).into();
-        if point < 0x80 {
-            bytes[at % SHORT_BYTES] = point as u8;
-            at += 1;
-        } else {
-            let c = char::from_u32(point)?;
-            at += c.encode_utf8(bytes.get_mut(at..at + 4)?).len();
-        }
-    }
-    Some(at)
-}
 
 /// A key's domain and canonical bytes: equal for two keys exactly if every filter takes them for one.
 #[pyfunction]
@@ -259,55 +155,17 @@ fn encode_exact(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Option<Domain> {
             return Some(Domain::Int);
         }
     }
-    if !key.get_type().is(uuid_class(key.py()).ok()?) {
-        return None;
-    }
-    let int = key.getattr(intern!(key.py(), "int")).ok()?;
-    if !int.is_exact_instance_of::<PyInt>() {
-        return None;
-    }
-    // SAFETY: an exact int.
-    let value = unsafe { uint128(int.as_ptr()) }?;
-    out.extend_from_slice(&value.to_be_bytes());
+    out.extend_from_slice(&uuid_attribute(key)?.to_be_bytes());
     Some(Domain::Uuid)
-}
-
-/// The value of an int of 128 bits at most that is not negative, from its digits of 30 bits, as in
-/// `int64`. None if it is another, or where the layout is not known.
-///
-/// # Safety
-/// `object` is a live, exact int.
-unsafe fn uint128(object: *mut ffi::PyObject) -> Option<u128> {
-    if cfg!(Py_3_15) {
-        return None;
-    }
-    // SAFETY: as promised above; behind an int's head lie its tag and its digits.
-    unsafe {
-        let tag = object.add(1).cast::<isize>().read();
-        let (digits, negative) = if cfg!(Py_3_12) {
-            ((tag as usize) >> 3, tag & 3 == 2)
-        } else {
-            (tag.unsigned_abs(), tag < 0)
-        };
-        if negative || digits > 5 {
-            return None;
-        }
-        let digit = object.add(1).cast::<isize>().add(1).cast::<u32>();
-        let mut value = 0u128;
-        for i in (0..digits).rev() {
-            value = value.checked_mul(1 << 30)? | u128::from(digit.add(i).read());
-        }
-        Some(value)
-    }
 }
 
 /// UTF-8, made here: asking Python for it would leave a copy in every non-ASCII str.
 fn encode_str(text: &Bound<'_, PyString>, out: &mut Vec<u8>) -> PyResult<()> {
     // SAFETY: the data is read at once, while the str is alive and nothing else runs.
     match unsafe { text.data() }? {
-        PyStringData::Ucs1(units) => utf8(units.iter().map(|u| u32::from(*u)), out),
-        PyStringData::Ucs2(units) => utf8(units.iter().map(|u| u32::from(*u)), out),
-        PyStringData::Ucs4(units) => utf8(units.iter().copied(), out),
+        PyStringData::Ucs1(units) => utf8::append(units, out),
+        PyStringData::Ucs2(units) => utf8::append(units, out),
+        PyStringData::Ucs4(units) => utf8::append(units, out),
     }
     .map_err(|at| {
         let message = format!(
@@ -316,20 +174,6 @@ fn encode_str(text: &Bound<'_, PyString>, out: &mut Vec<u8>) -> PyResult<()> {
         );
         error(text.py(), "InvalidKey", message)
     })
-}
-
-/// Code points to UTF-8; the index of the first that is not a character, if there is one.
-pub fn utf8(points: impl ExactSizeIterator<Item = u32>, out: &mut Vec<u8>) -> Result<(), usize> {
-    out.reserve(4 * points.len());
-    for (at, point) in points.enumerate() {
-        if point < 0x80 {
-            out.push(point as u8);
-            continue;
-        }
-        let c = char::from_u32(point).ok_or(at)?;
-        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-    }
-    Ok(())
 }
 
 /// Two's complement, little-endian: 8 bytes where they are enough, else bit_length // 8 + 1.
@@ -411,11 +255,6 @@ fn encode_datetime(instant: &Bound<'_, PyDateTime>, out: &mut Vec<u8>) -> PyResu
     let micros = seconds * 1_000_000 + i64::from(since.get_microseconds());
     out.extend_from_slice(&micros.to_le_bytes());
     Ok(if aware { Domain::InstantUtc } else { Domain::InstantNaive })
-}
-
-fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    UUID.import(py, "uuid", "UUID")
 }
 
 fn is_uuid(key: &Bound<'_, PyAny>) -> PyResult<bool> {
