@@ -17,7 +17,7 @@ from bloomery.apps.corpus import files
 from bloomery.apps.corpus.checkpoint import CorpusCheckpoint
 from bloomery.apps.corpus.comparison import By, Unit, check_rate, comparison
 from bloomery.apps.corpus.report import CorpusReport
-from bloomery.apps.corpus.run import EVERY, DedupOptions, DedupProgress, DedupRun
+from bloomery.apps.corpus.run import EVERY, CorpusRun, DedupOptions, DedupProgress
 from bloomery.errors import InvalidParameter
 
 
@@ -96,7 +96,7 @@ def dedup(
     with point.lock():
         if restart:
             point.clear()
-        run = DedupRun(target, compared, point, rate, corpus, warn or _warn)
+        run = CorpusRun(target, compared, point, rate, corpus, warn or _warn)
         run.options = DedupOptions(not keep_duplicates, annotate, removed, skip_bad, level)
         kept_filter = None if filter is None else Path(filter)
         run.begin(base, kept_filter, capacity, tests)

@@ -59,7 +59,7 @@ class _Stopped(Exception):
     """Another thread has failed."""
 
 
-class DedupRun:
+class CorpusRun:
     """From where the last run came to, to the end."""
 
     options: DedupOptions
