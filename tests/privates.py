@@ -62,11 +62,6 @@ def hashes_of(filter: Any, key: bytes) -> bytes:
     return cast("bytes", filter._hashes_of(key))
 
 
-def write(filter: Any, offset: int, data: Any) -> None:
-    """Replace bytes of its bits."""
-    filter._write(offset, data)
-
-
 def fold_from(filter: Any, other: Any) -> None:
     """Fold the bits of another filter into this one's."""
     filter._fold_from(other)

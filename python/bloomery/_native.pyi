@@ -68,6 +68,8 @@ __all__ = [
     "parse_header",
     "read_header",
     "read_parquet_filter_header",
+    "redisbloom_bytes",
+    "rediscuckoo_bytes",
     "rotating_table",
     "set_memory_limit",
     "static_nbytes",
@@ -244,8 +246,6 @@ class Bloom(_KeyFilter):
     def read_only(self) -> bool:
         """True if it is mapped from a file without `writable`."""
     def _fill(self) -> tuple[int, float]: ...
-    def _write(self, offset: int, data: Buffer) -> None: ...
-    def _or_bytes(self, offset: int, data: Buffer) -> None: ...
     def _padding_is_clear(self) -> bool: ...
     def _or(self, other: Bloom) -> None: ...
     def _and(self, other: Bloom) -> None: ...
@@ -602,6 +602,12 @@ def build_exact(
 
 def static_nbytes(count: int, width: int) -> int:
     """How many bytes a static filter of so many distinct keys takes, by bits of a fingerprint."""
+
+def redisbloom_bytes(error_rate: float, capacity: int) -> int:
+    """How many bytes the first layer of a `Chain` takes."""
+
+def rediscuckoo_bytes(capacity: int, bucket_size: int) -> int:
+    """How many bytes the first layer of a `Cuckoo` takes."""
 
 def growing_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: ...
 def fixed_table(capacity: int, error_rate: float) -> tuple[int, int, int, int]: ...

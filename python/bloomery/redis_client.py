@@ -134,9 +134,14 @@ class RedisClient:
         return clients
 
     def describe(self, problem: Exception) -> str:
-        """Say what a client raised, without keys and secrets."""
-        text = " ".join(str(problem).split()).partition(", with args")[0]
-        return f"Redis at {self.place}: {type(problem).__name__}: {text}"
+        """Say what a client raised, and where, without keys and secrets."""
+        return f"Redis at {self.place}: {describe(problem)}"
+
+
+def describe(problem: Exception) -> str:
+    """Say what a client raised, without keys and secrets."""
+    text = " ".join(str(problem).split()).partition(", with args")[0]
+    return f"{type(problem).__name__}: {text}"
 
 
 def redis_client(

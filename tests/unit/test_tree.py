@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "client": _BASE | {"filters", "guard", "json_keys", "names", "storage"},
     "bloomery": _BASE | {"client", "filters"},
     "building": _BASE | {"database_errors", "filters", "storage"},
-    "apps": _BASE | {"filters", "storage"},
+    "apps": _BASE | {"filters", "flow", "storage"},
     "feeds": _BASE | {"filters", "storage"},
     "integrations": _BASE
     | {"apps", "client", "filters", "flow", "guard", "redis_client", "storage"},

@@ -230,18 +230,6 @@ impl Bits {
         }
     }
 
-    /// Sets the bits of `bytes` too, which lie from an offset on.
-    pub fn or_from(&self, offset: usize, bytes: &[u8]) {
-        for (word, chunk) in self.words()[offset / 8..].iter().zip(bytes.chunks(8)) {
-            let mut raw = [0u8; 8];
-            raw[..chunk.len()].copy_from_slice(chunk);
-            let missing = u64::from_le_bytes(raw) & !word.load(Relaxed);
-            if missing != 0 {
-                word.fetch_or(missing, Relaxed);
-            }
-        }
-    }
-
     pub fn clear(&self) {
         self.words().iter().for_each(|w| w.store(0, Relaxed));
     }

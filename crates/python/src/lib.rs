@@ -98,6 +98,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(filters::fuse::build_static, module)?)?;
     module.add_function(wrap_pyfunction!(keys::source::checked_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(keys::source::column_objects, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::redisbloom::redisbloom_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::redisbloom::rediscuckoo_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(filters::tables::growing_table, module)?)?;
     module.add_function(wrap_pyfunction!(filters::tables::fixed_table, module)?)?;
     module.add_function(wrap_pyfunction!(filters::tables::rotating_table, module)?)

@@ -11,7 +11,7 @@ from bloomery import _native, extras
 from bloomery.building.files import FileRows
 from bloomery.building.rows import Batch
 from bloomery.errors import InvalidParameter, InvalidSource, UnsupportedBatch
-from bloomery.storage.inputs import InputFile, reader
+from bloomery.storage.inputs import InputFile, arrow_file
 
 _BATCH = 65_536
 _BLOCK = 4 << 20  # of a CSV file at a time; a row must fit into it
@@ -61,7 +61,7 @@ class CsvRows(FileRows):
             convert["column_types"] = dict.fromkeys(names, kind)
             convert["null_values"] = [""]
         return csv.open_csv(
-            reader(source),
+            arrow_file(source),
             read_options=csv.ReadOptions(
                 block_size=_BLOCK,
                 autogenerate_column_names=not self._header,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from bloomery.cli import options
 from bloomery.cli.amounts import parse_count, parse_rate, show_memory, show_rate
-from bloomery.cli.options import Json
 from bloomery.cli.progress import CorpusProgress
 from bloomery.cli.pump import Interrupts, SignalInterrupt
 from bloomery.cli.terminal import emit_line, say, with_step
@@ -22,7 +22,7 @@ EXAMPLE = (
     "; bloomery corpus dedup in/ --out out/ --near --annotate"
 )
 
-_COMPARED, _FILTER, _OUTPUT, _RUN = "What is compared", "The filter", "The output", "The run"
+_COMPARED, _OUTPUT = "What is compared", "The output"
 
 
 def dedup(
@@ -119,7 +119,7 @@ def dedup(
             "-f",
             metavar="FILE",
             help="Keep what was seen in FILE, from run to run.",
-            rich_help_panel=_FILTER,
+            rich_help_panel=options.FILTER,
         ),
     ] = None,
     capacity: Annotated[
@@ -130,7 +130,7 @@ def dedup(
             parser=parse_count,
             metavar="N",
             help="Documents, paragraphs or n-grams to expect. Default: estimated from a sample.",
-            rich_help_panel=_FILTER,
+            rich_help_panel=options.FILTER,
         ),
     ] = None,
     error_rate: Annotated[
@@ -142,7 +142,7 @@ def dedup(
             metavar="RATE",
             help="Chance that something new is taken for a duplicate. Default: 1e-6; of an n-gram"
             " 1e-3.",
-            rich_help_panel=_FILTER,
+            rich_help_panel=options.FILTER,
         ),
     ] = None,
     annotate: Annotated[
@@ -174,7 +174,7 @@ def dedup(
         typer.Option(
             "--skip-bad",
             help="Leave lines out that are no documents, and count them.",
-            rich_help_panel=_RUN,
+            rich_help_panel=options.RUN,
         ),
     ] = False,
     threads: Annotated[
@@ -185,27 +185,18 @@ def dedup(
             min=1,
             metavar="N",
             help="Files at a time. Default: one a core. With 1 the outcome is always the same.",
-            rich_help_panel=_RUN,
+            rich_help_panel=options.RUN,
         ),
     ] = None,
-    checkpoint: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint",
-            min=0,
-            metavar="SECONDS",
-            help="How often to keep how far it came.",
-            rich_help_panel=_RUN,
-        ),
-    ] = 30.0,
+    checkpoint: options.Checkpoint = 30.0,
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Forget what was done; begin anew.", rich_help_panel=_RUN),
+        typer.Option(
+            "--restart", help="Forget what was done; begin anew.", rich_help_panel=options.RUN
+        ),
     ] = False,
-    json: Json = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=_RUN)
-    ] = False,
+    json: options.Json = False,
+    quiet: options.NoProgress = False,
 ) -> int:
     """Write the documents of JSONL files to a folder, without duplicates; in a filter's memory.
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from bloomery.cli import options
 from bloomery.cli.amounts import show_memory
-from bloomery.cli.options import Json
 from bloomery.cli.progress import MailProgress
 from bloomery.cli.terminal import emit_line
 
@@ -36,8 +36,8 @@ def dedup(
             help="id: two messages of one Message-ID are the same; content: of the same text.",
         ),
     ] = "id",
-    json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    json: options.Json = False,
+    quiet: options.NoProgress = False,
 ) -> int:
     """Find messages that are in mailboxes more than once, across all that are named.
 

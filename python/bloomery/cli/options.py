@@ -8,7 +8,7 @@ from bloomery.filters import COMMON_KINDS, FilterBank
 
 Layout = Literal["blocked", "classic"]
 Hasher = Literal["xxh3", "murmur3", "fnv1a", "siphash"]
-FILTER, _SOME_KINDS = "The filter", "For some kinds of filter"
+FILTER, RUN, _SOME_KINDS = "The filter", "The run", "For some kinds of filter"
 _KINDS = (*COMMON_KINDS, FilterBank.kind)
 
 
@@ -200,6 +200,26 @@ LinesPerKey = Annotated[
         rich_help_panel=_SOME_KINDS,
     ),
 ]
+Nulls = Annotated[
+    Literal["skip", "error"],
+    Option(
+        "--nulls",
+        metavar="WHAT",
+        help="skip: leave rows that are NULL out, and count them; error: refuse them.",
+        rich_help_panel=RUN,
+    ),
+]
+Checkpoint = Annotated[
+    float,
+    Option(
+        "--checkpoint",
+        min=0,
+        metavar="SECONDS",
+        help="How often to keep how far it came.",
+        rich_help_panel=RUN,
+    ),
+]
+NoProgress = Annotated[bool, Option("--quiet", "-q", help="No progress bar.")]
 Json = Annotated[bool, Option("--json", help="Print JSON, for a program.")]
 
 

@@ -14,8 +14,8 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from bloomery import errors
 from bloomery.feeds import manifest
@@ -30,7 +30,8 @@ _TAG = "etag.json"
 _POLL = 0.05
 
 
-class SeenVersion(NamedTuple):
+@dataclass(frozen=True)
+class SeenVersion:
     """The highest version of which a manifest was accepted, and the SHA-256 of its body."""
 
     feed: str
@@ -100,7 +101,7 @@ class Copy:
         seen = seen_of(accepted)
         if self.seen() != seen:
             with files.replacing(self.folder / SEEN) as file:
-                file.write(json.dumps(seen._asdict()).encode("ascii"))
+                file.write(json.dumps(asdict(seen)).encode("ascii"))
 
     def etag(self, source: str) -> str | None:
         """The tag that the source gave the manifest of the copy, if it is the same source."""

@@ -1,4 +1,4 @@
-"""How often a line errs: the maths behind `bloom`, exact.
+"""The error rate of the blocked layout, line by line: the exact maths behind `bloom`.
 
 A line has cells: the bits of the blocked layout, in two halves, or the counters or bits of other
 kinds, in one piece. Each visit, by a key, sets `draws` random cells of the line, as many in either

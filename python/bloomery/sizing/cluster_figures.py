@@ -63,10 +63,6 @@ class Figures:
         """On the way to each node, for one key that is added."""
         return self.stream_entry_bytes / batch + self.stream_key_bytes
 
-    def kept_bytes(self, batch: int) -> float:
-        """Of an entry of so many keys, in Redis's memory."""
-        return self.kept_entry_bytes + self.stream_key_bytes * batch
-
 
 FIGURES = Figures()
 

@@ -67,7 +67,7 @@ class ExactPlan(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """All figures, ready for JSON."""
         return {
-            **dict(zip(ExactPlan._fields, self, strict=True)),
+            **self._asdict(),
             "nbytes": self.nbytes,
             "least_bits": self.least_bits,
             "cascade_bits": self.cascade_bits,

@@ -429,7 +429,7 @@ def _redisbloom(capacity: int, rate: float, options: dict[str, Any]) -> FamilyPl
     num_bits = -(-int(capacity * bits_a_key) // 64) * 64
     hashes = math.ceil(0.693147180559945 * bits_a_key)
     rate_at = partial(bloom.expected_error_rate, "classic", num_bits, hashes, 0)
-    nbytes = int(_native.Chain._planned(_native.Chain._plan(rate, capacity, 2, False)))
+    nbytes = _native.redisbloom_bytes(rate, capacity)
     return FamilyPlan(
         "redisbloom",
         options,
@@ -449,7 +449,7 @@ def _redisbloom(capacity: int, rate: float, options: dict[str, Any]) -> FamilyPl
 def _rediscuckoo(capacity: int, rate: float, options: dict[str, Any]) -> FamilyPlan:
     """Fingerprints of 8 bits: its error rate follows from the size of a bucket alone."""
     size = tables.check_count("bucket_size", options["bucket_size"], 1, 255)
-    nbytes = int(_native.Cuckoo._planned(_native.Cuckoo._plan(capacity, size, 20, 1)))
+    nbytes = _native.rediscuckoo_bytes(capacity, size)
     slots = nbytes
     wrong = 2.0 * size / 255.0
     if rate < wrong:

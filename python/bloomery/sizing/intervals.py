@@ -1,4 +1,4 @@
-"""How sure an observed rate is: its confidence interval, for canaries and confirmed answers."""
+"""How sure an observed rate is: its Wilson interval, for canaries and confirmed answers."""
 
 from __future__ import annotations
 

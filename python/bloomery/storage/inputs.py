@@ -82,6 +82,11 @@ class InputFile:
         status = os.fstat(self._fd)
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
+    @property
+    def compressed(self) -> bool:
+        """Whether it is compressed."""
+        return self._decoder is not None
+
     def readinto(self, view: memoryview) -> int:
         """Fill some of `view`; 0 only at the end."""
         if self._decoder is not None:
@@ -144,6 +149,19 @@ class _RawInput(io.RawIOBase):
 def reader(source: InputFile) -> io.BufferedReader:
     """A source as Python's own files are."""
     return io.BufferedReader(_RawInput(source), _READ)
+
+
+def arrow_file(source: InputFile) -> Any:
+    """A source at its beginning, for Arrow to read: by itself, where it is a plain file.
+
+    Arrow reads ahead in threads of its own. One that wants Python's lock for a file of Python's
+    while the interpreter ends is unwound through C++, which aborts the process.
+    """
+    if source.compressed or source.size is None:
+        return reader(source)
+    import pyarrow
+
+    return pyarrow.OSFile(source.name)
 
 
 def lines_of(source: InputFile) -> Iterator[bytes]:

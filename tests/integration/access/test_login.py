@@ -138,7 +138,7 @@ def test_who_does_not_log_in_is_hung_up_on(serve: Serve, tmp_path: Path) -> None
     """A connection that does not log in within login-seconds is closed, whatever else it sends; one
     that does is not."""
     users = add_users(tmp_path / "data")
-    server = serve("--set", "login-seconds=3", data=tmp_path / "data")
+    server = serve("--set", "login-seconds=2", data=tmp_path / "data")
     with Wire(server.resp_port) as quiet, Wire(server.resp_port) as known:
         assert known.ask("AUTH", users[1].token or "") == b"+OK\r\n"
         assert quiet.ask("PING").startswith(b"-NOAUTH")
@@ -261,7 +261,7 @@ def test_a_token_and_a_password_that_end(served: Guarded) -> None:
         # Not by a command: to start one takes seconds on a busy machine. Whether the server knows
         # is seen by what else may be done now: who tries to log in too early is slowed.
         with changing(data) as users:
-            short = users.add_token("admin-some", expires=time.time() + 6)
+            short = users.add_token("admin-some", expires=time.time() + 4)
             users.change("admin-some", patterns=("mine:*", "known:*"))
         assert becomes(d, ["BF.EXISTS", "known:1", "k"], b":0")
         assert a.ask("AUTH", short) == b"+OK\r\n"

@@ -162,11 +162,11 @@ def test_a_full_filter_says_which_key_it_refused(http: Http) -> None:
 
 def test_a_kind_that_cannot_remove(http: Http) -> None:
     """Removing from a filter whose kind cannot do that is a conflict, and changes nothing."""
-    http.create("plain")
-    http.keys("plain", "add", "a")
-    told = http.ask("POST", f"{at('plain')}/remove", {"key": "a"}, 409)
+    http.create("plain keys")
+    http.keys("plain keys", "add", "a")
+    told = http.ask("POST", f"{at('plain keys')}/remove", {"key": "a"}, 409)
     assert told["code"] == "read-only-filter"
-    assert http.keys("plain", "contains", "a") == [True]
+    assert http.keys("plain keys", "contains", "a") == [True]
 
 
 def test_no_memory_for_a_key(serve: Serve) -> None:

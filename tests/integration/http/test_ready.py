@@ -74,7 +74,7 @@ def test_not_ready_while_loading(tmp_path: Path) -> None:
 def test_draining(serve: Serve) -> None:
     """SIGTERM: first not ready, and still serving, for `drain-seconds`; then a request that has
     begun is answered, idle connections end, and the server ends with everything saved."""
-    server = serve("--set", "drain-seconds=5")
+    server = serve("--set", "drain-seconds=3")
     port = server.http_port
     assert server.process is not None
     with Http(server) as http, Raw(port) as begun, Raw(port) as idle:

@@ -18,7 +18,7 @@ def test_started_before_others_restore(start_fleet: StartFleet, start_redis: Sta
     """Redis comes back with nothing, and a node that has nothing either is there first: it has all
     keys once one that knows them has restored them, also those of long ago."""
     store = start_redis()
-    fleet = start_fleet(store.url, nodes=2, store_replay_seconds=1, store_bootstrap_seconds=20)
+    fleet = start_fleet(store.url, nodes=2, store_replay_seconds=1, store_bootstrap_seconds=8)
     with fleet.client(0) as one:
         one.execute_command("BF.RESERVE", "f", 1e-6, 1000)
         one.execute_command("BF.MADD", "f", *KEYS)

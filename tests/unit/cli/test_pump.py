@@ -88,6 +88,15 @@ def signals_itself(times: int) -> Callable[[memoryview, bool], int]:
     return step
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """As in a terminal: whoever runs the tests in the background may have them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_signal_inside_a_chunk_waits_for_its_end() -> None:
     """The chunk is finished, then the run stops; handlers are put back."""
     before = signal.getsignal(signal.SIGINT)
@@ -105,6 +114,7 @@ def test_a_signal_inside_a_chunk_waits_for_its_end() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_signal_inside_a_chunk_does_not_wait() -> None:
     """Twice Ctrl-C gets through at once."""
     finished = []

@@ -191,7 +191,7 @@ def test_a_connection_that_went_stale(listener: socket.socket) -> None:
 def test_a_write_is_never_sent_twice(listener: socket.socket) -> None:
     """A write on a connection that the server closes is not repeated: it may have been done."""
     thread = closing(listener, [answer({"new": True})])
-    with bloomery.Client(url_of(listener), timeout=3) as client:
+    with bloomery.Client(url_of(listener), timeout=1) as client:
         assert client["seen"].add("a") is True
         with pytest.raises(errors.ServerUnavailable, match="whether it was done is not known"):
             client["seen"].add("a")

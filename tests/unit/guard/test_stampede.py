@@ -215,7 +215,7 @@ def test_a_cancelled_leader_and_a_cancelled_follower_leave_nobody_waiting() -> N
             await go_on.wait()
             return "value"
 
-        guard = AsyncGuard(filter_of_keys(), one)
+        guard = AsyncGuard(filter_of_keys(), one, timeout=0.5)
         leader, *others = [asyncio.create_task(guard.get("key 1")) for _ in range(5)]
         await asked.wait()
         others[0].cancel()

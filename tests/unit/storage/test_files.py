@@ -20,7 +20,7 @@ import pytest
 from bloomery import BloomFilter
 from bloomery.errors import CorruptData, InvalidParameter, ReadOnlyFilter
 from conftest import first_fast
-from privates import fold_from, write
+from privates import fold_from
 
 LARGE = 2_500_000  # keys: three chunks of a megabyte, the last one not whole
 
@@ -104,7 +104,6 @@ MUTATORS: dict[str, Callable[[BloomFilter], object]] = {
     "|=": lambda f: f.__ior__(f.copy()),
     "&=": lambda f: f.__iand__(f.copy()),
     "clear": lambda f: f.clear(),
-    "_write": lambda f: write(f, 0, b"\0" * 64),
     "_fold_from": lambda f: fold_from(f, f.copy()),
 }
 

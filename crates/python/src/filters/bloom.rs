@@ -89,25 +89,6 @@ impl Bloom {
         })
     }
 
-    /// Copies bytes into the memory, in one of the ways there are.
-    fn place(
-        &self,
-        py: Python<'_>,
-        offset: usize,
-        data: &Bound<'_, PyAny>,
-        how: impl Fn(&Bits, usize, &[u8]),
-    ) -> PyResult<()> {
-        let held = BufferView::get(data, ffi::PyBUF_SIMPLE)
-            .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
-        if !offset.is_multiple_of(8) || offset.saturating_add(held.nbytes()) > self.bits.nbytes() {
-            return Err(invalid(py, format!("{} bytes at {offset} do not fit", held.nbytes())));
-        }
-        self.write_or_read(py, Op::Add, |filter, _| {
-            // SAFETY: contiguous, and the interpreter lock is held while it is copied.
-            how(&filter.bits, offset, unsafe { held.bytes() });
-        })
-    }
-
     /// Runs `work` with the interpreter lock held; if it writes, when no batch does.
     pub fn write_or_read<T>(
         &self,
@@ -481,16 +462,6 @@ impl Bloom {
     fn _fill(&self, py: Python<'_>) -> (u64, f64) {
         let (set, _, rate) = py.detach(|| self.fill(Scan::ALL));
         (set, rate)
-    }
-
-    /// Overwrites the bits from a byte offset (a multiple of 8) on, as a loader does.
-    fn _write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.place(py, offset, data, Bits::fill_from)
-    }
-
-    /// Sets the bits of a part of another filter's memory too.
-    fn _or_bytes(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.place(py, offset, data, Bits::or_from)
     }
 
     /// Panics where a batch does its work, or a single key: for tests of what happens then.

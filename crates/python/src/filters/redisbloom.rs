@@ -165,9 +165,7 @@ macro_rules! methods {
             /// Bytes that the filter of a dump's header will need.
             #[staticmethod]
             fn _planned(py: Python<'_>, dump: &[u8]) -> PyResult<u64> {
-                let sizes = core::$class::plan(dump).map(|plan| core::$class::sizes(&plan));
-                let sizes = sizes.map_err(|e| malformed(py, core::$class::KIND, e))?;
-                Ok(sizes.iter().sum())
+                bytes_of::<core::$class>(py, dump)
             }
 
             /// A part of a dump, and the iterator that comes next.
@@ -275,6 +273,26 @@ macro_rules! methods {
             $($own)*
         }
     };
+}
+
+/// Bytes that the filter of a dump's header will need.
+fn bytes_of<T: Layered>(py: Python<'_>, dump: &[u8]) -> PyResult<u64> {
+    let plan = T::plan(dump).map_err(|e| malformed(py, T::KIND, e))?;
+    Ok(T::sizes(&plan).iter().sum())
+}
+
+/// How many bytes the first layer of a `Chain` takes.
+#[pyfunction]
+pub fn redisbloom_bytes(py: Python<'_>, error_rate: f64, capacity: u64) -> PyResult<u64> {
+    let dump = core::Chain::plan_new(error_rate, capacity, 2, false);
+    bytes_of::<core::Chain>(py, &dump.map_err(|refusal| refused(py, refusal))?)
+}
+
+/// How many bytes the first layer of a `Cuckoo` takes.
+#[pyfunction]
+pub fn rediscuckoo_bytes(py: Python<'_>, capacity: u64, bucket_size: u16) -> PyResult<u64> {
+    let dump = core::Cuckoo::plan_new(capacity, bucket_size, 20, 1);
+    bytes_of::<core::Cuckoo>(py, &dump.map_err(|refusal| refused(py, refusal))?)
 }
 
 methods! { Chain {

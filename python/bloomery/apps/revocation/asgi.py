@@ -7,15 +7,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from bloomery.apps.revocation.tokens import bearer_token_id
-from bloomery.apps.revocation.verdicts import (
-    UNCONFIRMED,
-    Refusal,
-    RevokedIds,
-    TokenVerdict,
-    Verdicts,
-    WhenStale,
-)
-from bloomery.errors import BloomeryError
+from bloomery.apps.revocation.verdicts import RevokedIds, Verdicts, WhenStale
+from bloomery.flow import drive_async
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -63,7 +56,8 @@ class AsgiRevocationMiddleware:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         refusal = None
         if scope["type"] in ("http", "websocket"):
-            refusal = await self._judge(scope)
+            judging = self._verdicts.judge(lambda: self._token_id(scope))
+            refusal = await drive_async(judging, self._confirmed)
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -78,33 +72,15 @@ class AsgiRevocationMiddleware:
             body = b"" if scope["method"] == "HEAD" else refusal.body
             await send({"type": "http.response.body", "body": body})
 
-    async def _judge(self, scope: Message) -> Refusal | None:
-        try:
-            token_id = self._token_id(scope)
-        except ValueError as problem:
-            return self._verdicts.malformed(problem)
-        if token_id is None:
-            self._verdicts.counts["without_token"] += 1
-            return None
-        verdict = self._verdicts.by_feed(token_id)
-        confirm = self._verdicts.confirm
-        if verdict is TokenVerdict.VALID or confirm is None:
-            return self._verdicts.without_confirmation(verdict)
-        try:
-            answer = await _asked(confirm, token_id)
-        except (BloomeryError, OSError):  # it is away: nobody gets in on a maybe
-            return self._verdicts.end(UNCONFIRMED)
-        return self._verdicts.by_confirmation(answer, verdict)
+    async def _confirmed(self, token_id: Any) -> Any:
+        """The answer of the exact check: of a coroutine here, of a function in a thread."""
+        confirm: Any = self._verdicts.confirm
+        if inspect.iscoroutinefunction(confirm):
+            return await confirm(token_id)
+        from asyncio import to_thread  # which `bloomery.apps` does without: 17 ms of an import
 
-
-async def _asked(confirm: Callable[[Any], Any], token_id: Any) -> Any:
-    """The answer of the exact check: of a coroutine here, of a function in a thread."""
-    if inspect.iscoroutinefunction(confirm):
-        return await confirm(token_id)
-    from asyncio import to_thread  # which `bloomery.apps` does without: 17 ms of an import
-
-    answer = await to_thread(confirm, token_id)
-    return await answer if inspect.isawaitable(answer) else answer
+        answer = await to_thread(confirm, token_id)
+        return await answer if inspect.isawaitable(answer) else answer
 
 
 def _bearer(scope: Message) -> str | None:

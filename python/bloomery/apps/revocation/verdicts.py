@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from bloomery.errors import FeedUnavailable, InvalidParameter
+from bloomery.errors import BloomeryError, FeedUnavailable, InvalidParameter
 
 WhenStale: TypeAlias = Literal["refuse", "answer"]
 
@@ -63,7 +63,7 @@ UNCONFIRMED = Refusal(503, "whether the token was revoked cannot be told at the 
 
 
 class Verdicts:
-    """What a middleware decides, but for waiting for the exact check; and how often."""
+    """What a middleware decides, written once for WSGI and ASGI; and how often."""
 
     def __init__(self, feed: RevokedIds, confirm: Any, when_stale: WhenStale) -> None:
         if when_stale not in ("refuse", "answer"):
@@ -72,7 +72,26 @@ class Verdicts:
         self.confirm = None if confirm is None else check_function(confirm)
         self.counts: Counter[str] = Counter()
 
-    def by_feed(self, token_id: Any) -> TokenVerdict:
+    def judge(self, token_id: Callable[[], Any]) -> Generator[Any, Any, Refusal | None]:
+        """Judge the token whose id `token_id` gives: None lets it pass. A flow (`bloomery.flow`)
+        that yields an id that the exact check is to be asked about."""
+        try:
+            ident = token_id()
+        except ValueError as problem:
+            return self._malformed(problem)
+        if ident is None:
+            self.counts["without_token"] += 1
+            return None
+        verdict = self._by_feed(ident)
+        if verdict is TokenVerdict.VALID or self.confirm is None:
+            return self._without_confirmation(verdict)
+        try:
+            answer = yield ident
+        except (BloomeryError, OSError):  # it is away: nobody gets in on a maybe
+            return self._end(UNCONFIRMED)
+        return self._by_confirmation(answer, verdict)
+
+    def _by_feed(self, token_id: Any) -> TokenVerdict:
         """What the feed says. A *no* of a stale one counts only if that is wanted."""
         try:
             if token_id in self._feed:
@@ -82,22 +101,22 @@ class Verdicts:
             stale = True
         return TokenVerdict.UNKNOWN if stale and not self._open else TokenVerdict.VALID
 
-    def without_confirmation(self, verdict: TokenVerdict) -> Refusal | None:
+    def _without_confirmation(self, verdict: TokenVerdict) -> Refusal | None:
         """The end of it, where there is no exact check."""
-        return self.end(
+        return self._end(
             {TokenVerdict.MAYBE: REVOKED, TokenVerdict.UNKNOWN: UNCONFIRMED}.get(verdict)
         )
 
-    def by_confirmation(self, answer: Any, verdict: TokenVerdict) -> Refusal | None:
+    def _by_confirmation(self, answer: Any, verdict: TokenVerdict) -> Refusal | None:
         """The end of it, with the answer of the exact check: True, or what is true, is revoked. A
         guard's answer that its source did not confirm is none."""
         if not getattr(answer, "confirmed", True):
-            return self.end(UNCONFIRMED)
+            return self._end(UNCONFIRMED)
         if not answer and verdict is TokenVerdict.MAYBE:
             self.counts["wrong_maybes"] += 1
-        return self.end(REVOKED if answer else None)
+        return self._end(REVOKED if answer else None)
 
-    def malformed(self, problem: Exception) -> Refusal:
+    def _malformed(self, problem: Exception) -> Refusal:
         """A token whose id cannot be told is refused."""
         self.counts["malformed"] += 1
         # Into a quoted string of a header; the words may be those of a function of others.
@@ -107,7 +126,7 @@ class Verdicts:
         )
         return Refusal(401, text or "the token is malformed")
 
-    def end(self, refusal: Refusal | None) -> Refusal | None:
+    def _end(self, refusal: Refusal | None) -> Refusal | None:
         """Count how it ended."""
         names = {None: "passed", 401: "revoked", 503: "unconfirmed"}
         self.counts[names[refusal and refusal.status]] += 1

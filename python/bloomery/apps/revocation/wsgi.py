@@ -6,15 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bloomery.apps.revocation.tokens import bearer_token_id
-from bloomery.apps.revocation.verdicts import (
-    UNCONFIRMED,
-    Refusal,
-    RevokedIds,
-    TokenVerdict,
-    Verdicts,
-    WhenStale,
-)
-from bloomery.errors import BloomeryError
+from bloomery.apps.revocation.verdicts import RevokedIds, Verdicts, WhenStale
+from bloomery.flow import drive
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -49,28 +42,12 @@ class WsgiRevocationMiddleware:
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        refusal = self._judge(environ)
+        confirm: Any = self._verdicts.confirm
+        refusal = drive(self._verdicts.judge(lambda: self._token_id(environ)), confirm)
         if refusal is None:
             return self._app(environ, start_response)
         start_response(refusal.line, refusal.headers)
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [refusal.body]
-
-    def _judge(self, environ: dict[str, Any]) -> Refusal | None:
-        try:
-            token_id = self._token_id(environ)
-        except ValueError as problem:
-            return self._verdicts.malformed(problem)
-        if token_id is None:
-            self._verdicts.counts["without_token"] += 1
-            return None
-        verdict = self._verdicts.by_feed(token_id)
-        if verdict is TokenVerdict.VALID or self._verdicts.confirm is None:
-            return self._verdicts.without_confirmation(verdict)
-        try:
-            answer = self._verdicts.confirm(token_id)
-        except (BloomeryError, OSError):  # it is away: nobody gets in on a maybe
-            return self._verdicts.end(UNCONFIRMED)
-        return self._verdicts.by_confirmation(answer, verdict)
 
 
 def _bearer(environ: dict[str, Any]) -> str | None:

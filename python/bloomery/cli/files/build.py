@@ -23,7 +23,7 @@ EXAMPLE = (
     "; bloomery build --from urls.parquet --column url --out seen.bloom"
 )
 
-_DATABASE, _TABLES, _RUN = "From a database", "From CSV or Parquet", "The run"
+_DATABASE, _TABLES = "From a database", "From CSV or Parquet"
 
 
 def build(
@@ -141,37 +141,18 @@ def build(
     regions: options.Regions = None,
     growth: options.Growth = None,
     grow: options.Grow = None,
-    nulls: Annotated[
-        Literal["skip", "error"],
-        typer.Option(
-            "--nulls",
-            metavar="WHAT",
-            help="skip: leave rows that are NULL out, and count them; error: refuse them.",
-            rich_help_panel=_RUN,
-        ),
-    ] = "skip",
-    checkpoint: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint",
-            min=0,
-            metavar="SECONDS",
-            help="How often to keep how far it came.",
-            rich_help_panel=_RUN,
-        ),
-    ] = 30.0,
+    nulls: options.Nulls = "skip",
+    checkpoint: options.Checkpoint = 30.0,
     restart: Annotated[
         bool,
         typer.Option(
             "--restart",
             help="Forget an earlier build that stopped; begin anew.",
-            rich_help_panel=_RUN,
+            rich_help_panel=options.RUN,
         ),
     ] = False,
     force: options.Force = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=_RUN)
-    ] = False,
+    quiet: options.NoProgress = False,
     json: options.Json = False,
 ) -> int:
     """Make a filter of all keys of a database's query or table, or of files, in constant memory.

@@ -66,16 +66,9 @@ def build(
     ] = None,
     hasher: options.HasherOption = "xxh3",
     seed: options.Seed = 0,
-    nulls: Annotated[
-        Literal["skip", "error"],
-        typer.Option(
-            "--nulls",
-            metavar="WHAT",
-            help="skip: leave rows that are NULL out, and count them; error: refuse them.",
-        ),
-    ] = "skip",
+    nulls: options.Nulls = "skip",
     force: options.Force = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: options.NoProgress = False,
     json: options.Json = False,
 ) -> int:
     """Make a set that is right about every member and every non-member, and save it.

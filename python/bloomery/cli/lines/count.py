@@ -9,7 +9,7 @@ from bloomery.cli.amounts import show_rate
 from bloomery.cli.lines import fields
 from bloomery.cli.lines.dedup import input_sizes
 from bloomery.cli.lines.reading import Chunk, LineReader
-from bloomery.cli.parsing.declared import Argument, Option
+from bloomery.cli.parsing.declared import Argument
 from bloomery.cli.progress import LineProgress
 from bloomery.cli.pump import Interrupts, LinePump
 from bloomery.cli.terminal import emit_line
@@ -31,7 +31,7 @@ def count(
     no_header: fields.NoHeader = False,
     strict: fields.Strict = False,
     json: options.Json = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: options.NoProgress = False,
 ) -> int:
     """Count distinct lines, or distinct values of a field, without holding them in memory.
 

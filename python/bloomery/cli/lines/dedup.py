@@ -103,7 +103,7 @@ def dedup(
     no_header: fields.NoHeader = False,
     strict: fields.Strict = False,
     json: options.JsonSummary = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: options.NoProgress = False,
 ) -> int:
     """Print each line once, the first time it comes. The input is never held in memory.
 

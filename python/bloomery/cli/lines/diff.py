@@ -48,7 +48,7 @@ def diff(
     no_header: fields.NoHeader = False,
     strict: fields.Strict = False,
     json: options.JsonSummary = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar.")] = False,
+    quiet: options.NoProgress = False,
 ) -> int:
     """Print the lines of B that are not in A, in their order, as often as they come.
 

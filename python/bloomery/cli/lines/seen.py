@@ -37,10 +37,8 @@ class SeenLines(Protocol):
 class _OnceFilter(CuckooFilter):
     """Has each key once, and refuses none: what has no slot is kept beside, in memory alone."""
 
-    def __new__(cls, capacity: int, error_rate: float) -> "_OnceFilter":
-        made = super().__new__(cls, capacity, error_rate)
-        made._act("once")
-        return made
+    def __init__(self, capacity: int, error_rate: float) -> None:
+        self._act("once")
 
 
 class Fingerprints:

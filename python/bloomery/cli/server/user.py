@@ -59,6 +59,8 @@ Force = Annotated[
     bool, typer.Option("--force", help="Even if nobody is left who may do everything.")
 ]
 
+NoPassword = Annotated[bool, typer.Option("--no-password", help="Only tokens log this user in.")]
+
 
 def add(
     name: Name,
@@ -67,9 +69,7 @@ def add(
     ],
     filters: Filters = None,
     password_stdin: Stdin = False,
-    no_password: Annotated[
-        bool, typer.Option("--no-password", help="Only tokens log this user in.")
-    ] = False,
+    no_password: NoPassword = False,
     data: Data = FOLDER,
     store: Store = None,
     json: Json = False,
@@ -120,9 +120,7 @@ def remove(
 def password(
     name: Name,
     password_stdin: Stdin = False,
-    no_password: Annotated[
-        bool, typer.Option("--no-password", help="Only tokens log this user in.")
-    ] = False,
+    no_password: NoPassword = False,
     data: Data = FOLDER,
     store: Store = None,
     json: Json = False,

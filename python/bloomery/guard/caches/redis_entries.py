@@ -30,6 +30,7 @@ from bloomery.errors import CacheUnavailable, InvalidParameter, PoisonedCache
 from bloomery.guard.codec import decode, encode
 from bloomery.guard.protocols import Cached
 from bloomery.guard.queues.redis_scripts import Script
+from bloomery.redis_client import describe
 
 Command: TypeAlias = "tuple[Any, ...]"
 
@@ -242,8 +243,7 @@ class RedisEntries:
 
     def unavailable(self, problem: Exception) -> CacheUnavailable:
         """Return CacheUnavailable for what a client raised, without keys and secrets."""
-        text = " ".join(str(problem).split()).partition(", with args")[0]
-        return self._unavailable(f"{type(problem).__name__}: {text}")
+        return self._unavailable(describe(problem))
 
     def _unavailable(self, what: str) -> CacheUnavailable:
         return CacheUnavailable(f"the cache at {self.place}: {what}")

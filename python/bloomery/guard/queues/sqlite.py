@@ -1,4 +1,4 @@
-"""A durable queue in a file of SQLite: any thread, several processes on one file of a local disk.
+"""A durable queue in a file of SQLite, which survives a crash: any thread, several processes.
 
     waiting: one row for each item, in order      parked: what the source refuses
     counts: how many writes wait, and how many items     lease: who drains, for how many

@@ -67,6 +67,10 @@ class FilterEntry(NamedTuple):
     keys: int
     bits: int  # what `filter_sum` says of it: the file of filters may be another index's
 
+    def at(self, place: int) -> FilterEntry:
+        """The same filter, at another place."""
+        return self._replace(place=place)
+
 
 @dataclass
 class ColumnParts:
@@ -311,7 +315,7 @@ class IndexCatalogue:
 
     def move_filter(self, entry: FilterEntry, place: int) -> None:
         """Say that a filter is elsewhere."""
-        moved = entry._replace(place=place)
+        moved = entry.at(place)
         self._db.execute(
             'UPDATE filters SET place = ?, sum = ? WHERE "column" = ? AND file = ? AND part = ?',
             (place, row_sum(tuple(moved)), entry.column, entry.file, entry.part),

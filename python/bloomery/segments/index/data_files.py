@@ -13,7 +13,7 @@ from typing import Any
 from bloomery import extras
 from bloomery._native import json_depth
 from bloomery.errors import InvalidSource
-from bloomery.storage.inputs import InputFile, reader
+from bloomery.storage.inputs import InputFile, arrow_file, reader
 
 # Rows of a CSV file for each filter. It has to be read from its start anyway.
 PART_ROWS = 1 << 20
@@ -106,7 +106,7 @@ class CsvData(DataFile):
     @contextlib.contextmanager
     def _open_batches(self) -> Iterator[Any]:
         with InputFile(self.path) as source, _arrow_errors(self.path, "CSV"):
-            yield self._open(reader(source))
+            yield self._open(arrow_file(source))
 
     @property
     def schema(self) -> Any:
@@ -157,7 +157,7 @@ class CsvData(DataFile):
         options: dict[str, Any] = {}
         if self.text:
             with InputFile(self.path) as source:
-                names = self._csv(csv, reader(source), {}).schema.names
+                names = self._csv(csv, arrow_file(source), {}).schema.names
             options["column_types"] = dict.fromkeys(names, pa.string())
         return self._csv(csv, file, options)
 

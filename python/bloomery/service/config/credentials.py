@@ -56,7 +56,8 @@ class Section:
             why = "the URL has one already" if parts.password else "this URL takes none"
             raise FieldError(name, f"{name} is given, but {why}")
         user, _, place = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}"))
+        place = f"{user}:{quote(password, safe='')}@{place}"
+        return urlunsplit((parts.scheme, place, parts.path, parts.query, parts.fragment))
 
     def _bare(self, name: str, secret: str, password: str) -> str:
         url = self.given[name]

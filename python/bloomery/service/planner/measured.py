@@ -20,6 +20,10 @@ class Measured(NamedTuple):
     survives: str
     runs: str
 
+    def as_dict(self) -> dict[str, str | float]:
+        """Every figure by name, ready for JSON."""
+        return self._asdict()
+
 
 # fmt: off
 ROWS = [

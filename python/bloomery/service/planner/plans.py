@@ -142,7 +142,7 @@ def other_kinds(plan: FamilyPlan, price: float | None) -> list[dict[str, Any]]:
 def compared(plan: FamilyPlan) -> list[dict[str, Any]]:
     """What else people use, as measured, for as many keys as the plan has."""
     rows = [
-        {**row._asdict(), "nbytes": round(row.bytes_a_key * plan.capacity)} for row in measured.ROWS
+        {**row.as_dict(), "nbytes": round(row.bytes_a_key * plan.capacity)} for row in measured.ROWS
     ]
     own = {
         "what": "this plan",

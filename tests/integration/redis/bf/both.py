@@ -8,7 +8,7 @@ import socketserver
 import threading
 from types import TracebackType
 
-from integration.resp.wire import Wire
+from integration.resp.wire import Wire, request
 
 # Commands of any key, and what the names of filters have.
 _ANY = b"COPY DEL EXISTS PERSIST PEXPIRE PTTL RENAME RENAMENX TTL UNLINK".split()
@@ -26,8 +26,7 @@ class _Talk(socketserver.StreamRequestHandler):
             while words := self._words():
                 name = words[0].upper()
                 key = words[1] if len(words) > 1 else b""
-                data = b"*%d\r\n" % len(words)
-                data += b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+                data = request(*words)
                 if name == b"HELLO":
                     filters.send(data)
                     filters.reply()

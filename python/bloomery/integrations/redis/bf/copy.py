@@ -163,7 +163,7 @@ def push_bf(
             (progress or _silent)(done, source.nbytes)
     # Its own end comes before its name: nobody has a filter that ends in an hour.
     placed = commands(name, expire_command(coming, life), ("RENAMENX", coming, name))
-    [replies] = yield [placed._replace(again=False)]
+    [replies] = yield [Ask(placed.key, placed.data, placed.replies, again=False)]
     if checked(replies)[1] != 1:
         yield [command(coming, "UNLINK", coming)]
         raise FilterExists(f"there is a filter {keys.name!r} now: delete it, or take another name")

@@ -64,11 +64,6 @@ class Link(BaseLink):
         self.spare = SpareConnection()
         weakref.finalize(self, self.spare.close)
 
-    @property
-    def one_connection(self) -> bool:
-        """Does all that is sent together go the same way, in order?"""
-        return not self.redis.cluster
-
     def identity(self) -> tuple[object, str]:
         """Return which servers these are, which changes with a restart and a failover, and what
         they do when they are full."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query, Request, Response
 
@@ -24,6 +25,7 @@ _one_at_a_time = asyncio.Semaphore(1)
 _MOST_PRICE = 1e9
 _MOST_REQUESTS = 10**12
 Text = Annotated[str, Query(max_length=40)]
+T = TypeVar("T")
 _YES = {"yes": True, "no": False, "": False}
 
 
@@ -73,11 +75,11 @@ async def plan(
         kind,
         {name: value for name, value in given.items() if name in own and value is not None},
         _count("capacity", capacity),
-        _rate(error_rate),
-        _memory(memory),
+        _parsed("error_rate", error_rate, limits.parse_rate, "a share: 1%, 0.01 or 1e-6"),
+        _parsed("memory", memory, amounts.parse_memory, "an amount: 64MB, 1.5GB or 1GiB"),
         _count("hashes", hashes),
         window or None,
-        _price(price),
+        _parsed("price", price, _price, "a number: 3.50, for 1 GB a month"),
         _requests("checks", checks) or 0,
         _requests("writes", writes) or 0,
         _requests("batch", batch) or 1,
@@ -115,13 +117,17 @@ def _yes(name: str, text: str) -> bool:
     return _YES[text]
 
 
-def _count(name: str, text: str) -> int | None:
+def _parsed(name: str, text: str, parse: Callable[[str], T | None], must: str) -> T | None:
     if not text:
         return None
-    count = amounts.parse_count(text)
-    if count is None:
-        raise InvalidParameter(f"{name} is {text!r}, must be a whole number: 1000000, 10M or 1e9")
-    return count
+    value = parse(text)
+    if value is None:
+        raise InvalidParameter(f"{name} is {text!r}, must be {must}")
+    return value
+
+
+def _count(name: str, text: str) -> int | None:
+    return _parsed(name, text, amounts.parse_count, "a whole number: 1000000, 10M or 1e9")
 
 
 def _requests(name: str, text: str) -> int | None:
@@ -131,28 +137,6 @@ def _requests(name: str, text: str) -> int | None:
     return count
 
 
-def _rate(text: str) -> float | None:
-    if not text:
-        return None
-    rate = limits.parse_rate(text)
-    if rate is None:
-        raise InvalidParameter(f"error_rate is {text!r}, must be a share: 1%, 0.01 or 1e-6")
-    return rate
-
-
-def _memory(text: str) -> int | None:
-    if not text:
-        return None
-    nbytes = amounts.parse_memory(text)
-    if nbytes is None:
-        raise InvalidParameter(f"memory is {text!r}, must be an amount: 64MB, 1.5GB or 1GiB")
-    return nbytes
-
-
 def _price(text: str) -> float | None:
-    if not text:
-        return None
     price = limits.parse_rate(text)
-    if price is None or not 0 <= price <= _MOST_PRICE:
-        raise InvalidParameter(f"price is {text!r}, must be a number: 3.50, for 1 GB a month")
-    return price
+    return price if price is not None and 0 <= price <= _MOST_PRICE else None

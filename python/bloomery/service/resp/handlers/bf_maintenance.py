@@ -1,4 +1,4 @@
-"""BF.*, about a whole filter: what it is, its bytes, and what is done to all of it."""
+"""BF.INFO and the other BF.* about a whole filter: its bytes, and what is done to all of it."""
 
 from __future__ import annotations
 
