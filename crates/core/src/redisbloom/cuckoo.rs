@@ -8,7 +8,6 @@ use super::cuckoo_dump::{MOST_BYTES, Numbers};
 use super::dump::{Layered, Malformed, lines};
 use super::murmur::murmur64a;
 use super::{Kept, beyond};
-use crate::bits::Bits;
 use crate::kind::{Fact, Refusal};
 use crate::scan::{Figures, Scan};
 
@@ -20,6 +19,9 @@ pub struct Cuckoo {
     /// The oldest first; never empty.
     pub(super) layers: Vec<Layer>,
     pub(super) kept: Kept,
+    /// Has a key nearly found no place in the newest layer? Then one will soon find none: of those
+    /// that move three quarters of what they may, few move the rest of it.
+    pub(super) tight: bool,
 }
 
 impl Cuckoo {
@@ -128,12 +130,13 @@ impl Cuckoo {
             slot.store(carried, Relaxed);
             out
         };
-        for _ in 0..max_iterations {
+        for moves in 0..max_iterations {
             carried = swap(bucket, victim, carried);
             bucket = partner(carried, bucket) & (newest.buckets - 1);
             let mut slots = newest.bucket(bucket, bucket_size).iter();
             if let Some(slot) = slots.find(|slot| slot.load(Relaxed) == EMPTY) {
                 slot.store(carried, Relaxed);
+                self.tight |= moves >= max_iterations - max_iterations / 4;
                 return true;
             }
             victim = (victim + 1) % bucket_size;
@@ -154,8 +157,9 @@ impl Cuckoo {
         if whole > MOST_BYTES || count >= u64::from(u16::MAX) {
             return Err(beyond());
         }
-        let bits = Bits::zeroed(lines(nbytes) as usize).ok_or(Refusal::NoMemory(nbytes))?;
+        let bits = self.kept.layer(lines(nbytes))?;
         self.layers.push(Layer { bits, buckets });
+        self.tight = false;
         Ok(())
     }
 
@@ -227,6 +231,7 @@ impl Cuckoo {
     pub fn clear(&mut self) -> Result<(), Refusal> {
         self.kept.change()?;
         self.layers.truncate(1);
+        (self.kept.spare, self.tight) = (None, false);
         self.layers[0].bits.clear();
         (self.numbers.keys, self.numbers.removed) = (0, 0);
         Ok(())

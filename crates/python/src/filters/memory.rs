@@ -1,10 +1,22 @@
 //! A filter's memory as Python sees it: filled by a loader, read by a saver.
 
+#[cfg(unix)]
+use std::fs::File;
+#[cfg(unix)]
+use std::io::ErrorKind;
+#[cfg(unix)]
+use std::mem::ManuallyDrop;
+#[cfg(unix)]
+use std::os::fd::FromRawFd;
 use std::os::raw::c_int;
+#[cfg(unix)]
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use bloomery_core::bits::{self, Bits};
 use bloomery_core::budget;
+#[cfg(unix)]
+use bloomery_core::format::{CHUNK_BYTES, checksum};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -61,6 +73,28 @@ impl Memory {
         }
     }
 
+    /// Reads a part of a file over its bytes from `start` (a multiple of 8) on, while others run:
+    /// how many bytes there were, up to `count`, and the checksum with them, which was `before`.
+    #[cfg(unix)]
+    fn fill(
+        &self,
+        py: Python<'_>,
+        file: c_int,
+        offset: u64,
+        start: usize,
+        count: usize,
+        before: u64,
+    ) -> PyResult<(usize, u64)> {
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = bits.as_ref().map_or(0, Bits::nbytes);
+        match &*bits {
+            Some(bits) if start.is_multiple_of(8) && start.saturating_add(count) <= room => {
+                py.detach(|| read_into(bits, file, offset, start, count, before)).map_err(Into::into)
+            }
+            _ => Err(invalid(py, format!("{count} bytes at {start} do not fit"))),
+        }
+    }
+
     /// A copy of the bytes from an offset on; fewer, or none, past the end.
     fn read<'py>(
         &self,
@@ -82,6 +116,43 @@ impl Memory {
     }
 }
 
+/// Each part is summed while it is still in the processor's cache.
+#[cfg(unix)]
+fn read_into(
+    bits: &Bits,
+    file: c_int,
+    offset: u64,
+    start: usize,
+    count: usize,
+    before: u64,
+) -> std::io::Result<(usize, u64)> {
+    // SAFETY: the caller's descriptor, which is open for the time of the call and not closed here.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
+    let (mut done, mut sum) = (0, before);
+    while done < count {
+        let part = CHUNK_BYTES.min(count - done);
+        // SAFETY: within the bits, which are the loader's alone as long as they are locked.
+        let chunk = unsafe {
+            std::slice::from_raw_parts_mut(bits.as_ptr().add(start + done), part)
+        };
+        let mut read = 0;
+        while read < part {
+            match file.read_at(&mut chunk[read..], offset + (done + read) as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(problem) if problem.kind() == ErrorKind::Interrupted => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        sum = checksum(&chunk[..read], sum);
+        done += read;
+        if read < part {
+            break;
+        }
+    }
+    Ok((done, sum))
+}
+
 /// A part of a filter's memory, in the order in which it is saved. It stays as it is when the
 /// filter moves on to other memory, and changes while the filter still writes to it.
 #[pyclass(frozen, module = "bloomery._native")]
@@ -89,6 +160,11 @@ pub struct Section(pub Bits);
 
 #[pymethods]
 impl Section {
+    /// Asks the kernel for all of the memory, in a thread that lets others run.
+    fn touch(&self, py: Python<'_>) {
+        py.detach(|| self.0.touch());
+    }
+
     /// # Safety
     /// Called by the interpreter with a view to fill.
     unsafe fn __getbuffer__(

@@ -99,7 +99,8 @@ pub fn run(
         }
         return reads;
     };
-    if entry.loading || (act == KeyCommand::Add && entry.needs_room(py, arguments)) {
+    let adds = matches!(act, KeyCommand::Add | KeyCommand::AddNew);
+    if entry.loading || (adds && entry.needs_room(py, arguments)) {
         return false;
     }
     for index in 2..arguments {
