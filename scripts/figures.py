@@ -483,6 +483,21 @@ def stalls() -> str:
 
 
 @block
+def pauses() -> str:
+    found = records("service", table="pauses")
+    found.sort(key=lambda r: -max(float(r["read"]), float(r["write"])))
+    if not found:
+        return paragraph("*Not measured yet in a published run: `make bench-service`.*")
+    rows = [
+        (r["request"], _ms(1e3 * r["read"]), _ms(1e3 * r["write"]), f"{r['took']:.1f} s")
+        for r in found[:5]
+    ]
+    title = f"the worst of {len(found)}, filters of {found[0]['bytes'] / 1e9:.1f} GB"
+    head = (title, "BF.EXISTS of another client", "BF.ADD", "it took")
+    return table(head, rows) + "\n" + source("service")
+
+
+@block
 def lag() -> str:
     rows = [
         (

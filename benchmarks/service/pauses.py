@@ -18,7 +18,7 @@ from benchmarks.timing import progress
 MUST, AIM = 0.020, 0.005
 TRIES = 3
 SPREAD = 300_000
-"""Keys that touch nearly every page of 1 GB: memory that was never written takes no time to free."""
+"""Keys that touch nearly every page of 1 GB: memory that nobody wrote to takes no time to free."""
 
 FIRST = 100_000
 """Keys of the first layer of a chain."""
@@ -102,9 +102,8 @@ class _Stage:
             self.wire.reply()
 
     def _nearly_full(self, *kind: str) -> None:
-        """A table of a sixteenth of the bytes: to fill 1 GB takes minutes, and it grows by the same
-        steps; the last one is of all its entries."""
-        self.capacity = int(self.nbytes / 16 * 8 / 12)
+        """A table of a 32nd of the bytes: to fill 1 GB takes minutes."""
+        self.capacity = int(self.nbytes / 32 * 8 / 12)
         self.drop("grown")
         self.call("BF.RESERVE", "grown", 0.01, self.capacity, *kind)
         self.wire.add("grown", range(self.capacity))

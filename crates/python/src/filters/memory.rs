@@ -88,9 +88,9 @@ impl Memory {
         let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = bits.as_ref().map_or(0, Bits::nbytes);
         match &*bits {
-            Some(bits) if start.is_multiple_of(8) && start.saturating_add(count) <= room => {
-                py.detach(|| read_into(bits, file, offset, start, count, before)).map_err(Into::into)
-            }
+            Some(bits) if start.is_multiple_of(8) && start.saturating_add(count) <= room => py
+                .detach(|| read_into(bits, file, offset, start, count, before))
+                .map_err(Into::into),
             _ => Err(invalid(py, format!("{count} bytes at {start} do not fit"))),
         }
     }
@@ -132,9 +132,8 @@ fn read_into(
     while done < count {
         let part = CHUNK_BYTES.min(count - done);
         // SAFETY: within the bits, which are the loader's alone as long as they are locked.
-        let chunk = unsafe {
-            std::slice::from_raw_parts_mut(bits.as_ptr().add(start + done), part)
-        };
+        let chunk =
+            unsafe { std::slice::from_raw_parts_mut(bits.as_ptr().add(start + done), part) };
         let mut read = 0;
         while read < part {
             match file.read_at(&mut chunk[read..], offset + (done + read) as u64) {
