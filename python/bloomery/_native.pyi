@@ -71,6 +71,7 @@ __all__ = [
     "rotating_table",
     "set_memory_limit",
     "static_nbytes",
+    "touch",
     "unmap_aside",
     "unpack_records",
 ]
@@ -482,7 +483,6 @@ class Memory:
 
 @final
 class Section:
-    def touch(self) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
@@ -573,6 +573,9 @@ def cut_json(
 
 def json_depth(text: bytes) -> int:
     """How deep the arrays and objects of a text of JSON are nested."""
+
+def touch(section: Section | Bloom) -> None:
+    """Ask the kernel for all of a filter's memory, while others run."""
 
 def unmap_aside() -> None:
     """Let memory of large filters be given back by threads from now on."""

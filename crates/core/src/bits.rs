@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 #[cfg(target_os = "linux")]
-use memmap2::UncheckedAdvice;
+use memmap2::{Advice, UncheckedAdvice};
 use memmap2::{MmapMut, MmapRaw};
 
 use crate::budget::Charge;
@@ -125,17 +125,28 @@ unsafe impl Sync for Bits {}
 impl Bits {
     /// Zeroed memory for at least `bytes`, in whole lines; `None` if there is not that much.
     pub fn zeroed(bytes: usize) -> Option<Bits> {
+        Bits::allocate(bytes, true)
+    }
+
+    /// As `zeroed`, for who cannot wait: the kernel makes each page, a small one, when it is first
+    /// written to, in half a microsecond (a huge one takes it 0.2 ms and, where it has to move
+    /// others for it, 3 ms).
+    pub fn zeroed_by_page(bytes: usize) -> Option<Bits> {
+        Bits::allocate(bytes, false)
+    }
+
+    fn allocate(bytes: usize, huge: bool) -> Option<Bits> {
         let bytes = bytes.max(1).checked_next_multiple_of(LINE_BYTES)?;
         let len = bytes / 8;
         let charge = Charge::take(bytes as u64)?;
         if bytes >= HUGE_FROM {
             let map = MmapRaw::from(MmapMut::map_anon(bytes).ok()?);
             #[cfg(target_os = "linux")]
-            let _ = map.advise(memmap2::Advice::HugePage); // a wish: without it, it is only slower
+            let _ = map.advise(if huge { Advice::HugePage } else { Advice::NoHugePage }); // a wish
             let words = map.as_mut_ptr().cast();
             let map = ManuallyDrop::new(map);
             let bits = Bits { words, len, _owner: Arc::new(Mapped { map, charge }) };
-            if bytes <= TOUCH_TO {
+            if huge && bytes <= TOUCH_TO {
                 bits.touch();
             }
             return Some(bits);
@@ -156,7 +167,7 @@ impl Bits {
             let end = (start + self.nbytes()).min(map.len());
             for at in (start..end).step_by(STEP) {
                 let bytes = STEP.min(end - at);
-                if map.advise_range(memmap2::Advice::PopulateWrite, at, bytes).is_err() {
+                if map.advise_range(Advice::PopulateWrite, at, bytes).is_err() {
                     return; // a wish, as above
                 }
             }

@@ -180,9 +180,11 @@ class Commands:
         if self.engine.shared is not None:
             op = Op.ADD_NEW if only_new else Op.ADD
             return _cut(await self.engine.shared.submit_keys(name, op, keys))
+        if only_new:
+            return shelf.add_new(name, keys)
         if self.engine.state.deferral.allowed and shelf.needs_room(name, len(keys)):
             raise Deferred(partial(self._make_room, entry, len(keys)), grows=True)
-        return shelf.add_new(name, keys) if only_new else shelf.add(name, keys, more)
+        return shelf.add(name, keys, more)
 
     def _make_room(self, entry: Entry, keys: int) -> None:
         """Let a filter grow ahead; in a thread."""

@@ -101,14 +101,7 @@ def test_who_asks_waits_for_a_lock(tmp_path: Path) -> None:
     log.close()
 
 
-LAYERED: dict[str, dict[str, Any]] = {
-    "redisbloom": {"capacity": 100_000, "error_rate": 0.01, "expansion": 20},
-    "rediscuckoo": {"capacity": 1 << 17, "bucket_size": 2, "max_iterations": 20, "expansion": 16},
-}
-
-
-@pytest.mark.parametrize("kind", LAYERED)
-def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path, kind: str) -> None:
+def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path) -> None:
     """While the kernel makes it others are answered; the keys are in the layers in which they would
     be without, and a restart has the same bytes."""
     found = recover(tmp_path)
@@ -116,11 +109,12 @@ def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path, kind: str) 
     engine = Engine(found.state, log)
     background = Background(engine)
     commands = Commands(engine, Settings(), background=background)
-    plain = creation.create({"kind": kind, **LAYERED[kind]}, engine.state.clock)
+    settings: dict[str, Any] = {"capacity": 100_000, "error_rate": 0.01, "expansion": 20}
+    plain = creation.create({"kind": "redisbloom", **settings}, engine.state.clock)
     waited = []
 
     async def main() -> None:
-        eagerly(commands.create(b"large", kind, **LAYERED[kind]))
+        eagerly(commands.create(b"large", "redisbloom", **settings))
         eagerly(commands.create(b"other", "bloom", capacity=100, error_rate=0.01))
         for start in range(0, 120_000, 250):
             keys = [b"%d" % number for number in range(start, start + 250)]

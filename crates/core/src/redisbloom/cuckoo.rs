@@ -19,9 +19,6 @@ pub struct Cuckoo {
     /// The oldest first; never empty.
     pub(super) layers: Vec<Layer>,
     pub(super) kept: Kept,
-    /// Has a key nearly found no place in the newest layer? Then one will soon find none: of those
-    /// that move three quarters of what they may, few move the rest of it.
-    pub(super) tight: bool,
 }
 
 impl Cuckoo {
@@ -130,13 +127,12 @@ impl Cuckoo {
             slot.store(carried, Relaxed);
             out
         };
-        for moves in 0..max_iterations {
+        for _ in 0..max_iterations {
             carried = swap(bucket, victim, carried);
             bucket = partner(carried, bucket) & (newest.buckets - 1);
             let mut slots = newest.bucket(bucket, bucket_size).iter();
             if let Some(slot) = slots.find(|slot| slot.load(Relaxed) == EMPTY) {
                 slot.store(carried, Relaxed);
-                self.tight |= moves >= max_iterations - max_iterations / 4;
                 return true;
             }
             victim = (victim + 1) % bucket_size;
@@ -159,7 +155,6 @@ impl Cuckoo {
         }
         let bits = self.kept.layer(lines(nbytes))?;
         self.layers.push(Layer { bits, buckets });
-        self.tight = false;
         Ok(())
     }
 
@@ -231,7 +226,6 @@ impl Cuckoo {
     pub fn clear(&mut self) -> Result<(), Refusal> {
         self.kept.change()?;
         self.layers.truncate(1);
-        (self.kept.spare, self.tight) = (None, false);
         self.layers[0].bits.clear();
         (self.numbers.keys, self.numbers.removed) = (0, 0);
         Ok(())

@@ -3,7 +3,7 @@
 use super::Kept;
 use super::buckets::Layer;
 use super::cuckoo::Cuckoo;
-use super::dump::{Layered, Malformed, Reader, lines};
+use super::dump::{Layered, Malformed, Reader};
 use crate::bits::Bits;
 use crate::format::KindId;
 use crate::kind::Refusal;
@@ -101,7 +101,7 @@ impl Layered for Cuckoo {
     fn build(plan: Plan, memory: Vec<Bits>, kept: Kept) -> Cuckoo {
         let layers = plan.layers.into_iter().zip(memory);
         let layers = layers.map(|((buckets, _), bits)| Layer { bits, buckets }).collect();
-        Cuckoo { numbers: plan.numbers, layers, kept, tight: false }
+        Cuckoo { numbers: plan.numbers, layers, kept }
     }
 
     fn dump_header(&self) -> Vec<u8> {
@@ -115,19 +115,6 @@ impl Layered for Cuckoo {
 
     fn kept(&self) -> &Kept {
         &self.kept
-    }
-
-    #[inline(always)]
-    fn lacks(&self, _keys: u64) -> Option<u64> {
-        if !self.tight || self.numbers.expansion == 0 {
-            return None;
-        }
-        let (_, nbytes) = self.numbers.layer(self.layers.len() as u64)?;
-        self.kept.lacks(lines(nbytes))
-    }
-
-    fn spare(&mut self, memory: Bits) {
-        self.kept.spare = Some(memory);
     }
 
     fn change(&mut self) -> Result<(), Refusal> {

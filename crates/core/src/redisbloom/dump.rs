@@ -61,13 +61,16 @@ pub trait Layered: Sized {
 
     fn change(&mut self) -> Result<(), Refusal>;
 
-    /// Bytes of the layer that is needed before so many keys more are in, as far as can be told, if
-    /// there is no memory to spare for it yet. Growing is not done ahead: the same keys would be in
-    /// other layers than RedisBloom's.
-    fn lacks(&self, keys: u64) -> Option<u64>;
+    /// Bytes of the layer that is needed before so many keys more are in, if there is no memory to
+    /// spare for it yet. Growing is not done ahead: the same keys would be in other layers than
+    /// RedisBloom's. When a cuckoo filter grows nobody can tell: it finds no place for some key
+    /// while two fifths of it are free.
+    fn lacks(&self, _keys: u64) -> Option<u64> {
+        None
+    }
 
     /// Keeps zeroed memory for the next layer.
-    fn spare(&mut self, memory: Bits);
+    fn spare(&mut self, _memory: Bits) {}
 
     /// Capacity, error rate and number of hashes, for a file's header.
     fn describe(&self) -> (u64, f64, u16);

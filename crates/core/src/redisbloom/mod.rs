@@ -36,10 +36,11 @@ impl Kept {
         Kept { head, changes: 0, frozen, spare: None }
     }
 
-    /// Zeroed memory for a new layer: what was asked for ahead, if it is as large.
+    /// Zeroed memory for a new layer: what was asked for ahead, if it is as large. What was not
+    /// comes in small pages: the first thousand keys would wait for all of the large ones.
     fn layer(&mut self, nbytes: u64) -> Result<Bits, Refusal> {
         let spare = self.spare.take().filter(|bits| bits.nbytes() as u64 == nbytes);
-        spare.or_else(|| Bits::zeroed(nbytes as usize)).ok_or(Refusal::NoMemory(nbytes))
+        spare.or_else(|| Bits::zeroed_by_page(nbytes as usize)).ok_or(Refusal::NoMemory(nbytes))
     }
 
     /// So many bytes, unless there are as many to spare.

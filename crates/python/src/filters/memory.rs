@@ -22,6 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{invalid, no_memory};
+use crate::filters::bloom::Bloom;
 use crate::keys::buffer::BufferView;
 
 /// Memory that a loader fills and then hands to a filter, which has it to itself from then on.
@@ -159,11 +160,6 @@ pub struct Section(pub Bits);
 
 #[pymethods]
 impl Section {
-    /// Asks the kernel for all of the memory, in a thread that lets others run.
-    fn touch(&self, py: Python<'_>) {
-        py.detach(|| self.0.touch());
-    }
-
     /// # Safety
     /// Called by the interpreter with a view to fill.
     unsafe fn __getbuffer__(
@@ -192,6 +188,17 @@ pub unsafe fn fill_view(
         0 => Ok(()),
         _ => Err(PyErr::fetch(owner.py())),
     }
+}
+
+/// Asks the kernel for all of a filter's section of memory, in a thread that lets others run.
+#[pyfunction]
+pub fn touch(section: &Bound<'_, PyAny>) -> PyResult<()> {
+    let bits = match section.cast::<Section>() {
+        Ok(section) => section.get().0.clone(),
+        Err(_) => section.cast::<Bloom>()?.get().bits.clone(), // it is its own
+    };
+    section.py().detach(|| bits.touch());
+    Ok(())
 }
 
 /// Bytes that all filters of this process have now.

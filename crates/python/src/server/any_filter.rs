@@ -235,10 +235,7 @@ impl AnyFilter {
             AnyFilter::Chain(chain) => {
                 chain.get().gate.read(py, false, |chain| lacks(chain.lacks(keys)))
             }
-            AnyFilter::Cuckoo(cuckoo) => {
-                cuckoo.get().gate.read(py, false, |cuckoo| lacks(cuckoo.lacks(keys)))
-            }
-            AnyFilter::Bloom(_) | AnyFilter::Bank(_) => return false,
+            AnyFilter::Bloom(_) | AnyFilter::Cuckoo(_) | AnyFilter::Bank(_) => return false,
         };
         large.unwrap_or(false) // who adds to it is told what is wrong
     }

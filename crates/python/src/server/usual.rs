@@ -99,8 +99,7 @@ pub fn run(
         }
         return reads;
     };
-    let adds = matches!(act, KeyCommand::Add | KeyCommand::AddNew);
-    if entry.loading || (adds && entry.needs_room(py, arguments)) {
+    if entry.loading || (act == KeyCommand::Add && entry.needs_room(py, arguments)) {
         return false;
     }
     for index in 2..arguments {

@@ -431,7 +431,7 @@ def _created(settings: dict[str, Any], clock: Callable[[], float], *, touch: boo
         # The kernel makes huge pages of zeros for who first writes to them: a batch of a thousand
         # keys waited for all of a gigabyte, 0.1 s and more.
         for section in filter._sections():
-            section.touch()
+            _native.touch(section)
     return filter
 
 
