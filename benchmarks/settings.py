@@ -231,6 +231,11 @@ class Settings:
         return self.size(85_000_000 if self.quick else 850_000_000)
 
     @property
+    def pause_bytes(self) -> int:
+        """Of the filters to all of which something is done while others are served."""
+        return max(1 << 23, int((1 << (27 if self.quick else 30)) * min(1.0, self.scale)))
+
+    @property
     def restart_capacity(self) -> int:
         """A plain filter of 1.24 GB."""
         return self.size(100_000_000 if self.quick else 1_000_000_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.service import handwritten, latency, rates, restart, servers, steps
+from benchmarks.service import handwritten, latency, pauses, rates, restart, servers, steps
 from benchmarks.settings import Record, Settings
 
 STEPS: steps.Steps = {
@@ -10,6 +10,7 @@ STEPS: steps.Steps = {
     "redis-py": handwritten.run,
     "latency": latency.run,
     "restart": restart.run,
+    "pauses": pauses.run,
 }
 
 TABLES: steps.Tables = {
@@ -19,6 +20,7 @@ TABLES: steps.Tables = {
     "redis-py": handwritten.render,
     "latency": latency.render,
     "restart": restart.render,
+    "pauses": pauses.render,
 }
 
 

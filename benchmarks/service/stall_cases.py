@@ -270,6 +270,7 @@ for _request in (
     "CF.COMPACT cuckoo",
     "BF.ROTATE rotating",
     "BF.MERGE large large:2",
+    "BF.SCANDUMP large 0",
     "BF.SCANDUMP large 1",
     "CF.SCANDUMP cuckoo 1",
 ):
@@ -401,6 +402,28 @@ def _flush(stage: Stage, command: str) -> Request:
 @case("BF.ADD", "a large table that grows")
 def _grow(stage: Stage) -> Request:
     return _overfill(stage, "grow")
+
+
+@case("BF.MADD", "a chain that needs a large layer")
+def _layer(stage: Stage) -> Request:
+    growth = stage.size.large_bytes // 20_000
+    stage.call(
+        ["DEL", "layers"],
+        ["CONFIG", "SET", "bf-layout", "redisbloom"],
+        ["BF.RESERVE", "layers", 0.01, 10_000, "EXPANSION", growth],
+        ["CONFIG", "SET", "bf-layout", "bloomery"],
+    )
+    stage.resp(packed_many(["BF.MADD", "layers"], range(9_500)))
+    return lambda: stage.resp(packed_many(["BF.MADD", "layers"], range(10_000, 13_000)))
+
+
+@case("CF.INSERT", "a filter that needs a large layer")
+def _cuckoo_layer(stage: Stage) -> Request:
+    stage.call(["DEL", "layers"], ["CF.RESERVE", "layers", 1 << 17, "EXPANSION", 256])
+    stage.resp(packed_many(["CF.INSERT", "layers", "ITEMS"], range(60_000)))
+    more = (range(start, start + 1000) for start in range(60_000, 140_000, 1000))
+    data = b"".join(packed_many(["CF.INSERT", "layers", "ITEMS"], some) for some in more)
+    return lambda: stage.resp(data)
 
 
 @case("BF.ADD", "a large table that refuses")

@@ -73,6 +73,7 @@ __all__ = [
     "rotating_table",
     "set_memory_limit",
     "static_nbytes",
+    "touch",
     "unmap_aside",
     "unpack_records",
 ]
@@ -474,6 +475,9 @@ class LineKey:
 class Memory:
     def __new__(cls, nbytes: int) -> Self: ...
     def touch(self) -> None: ...
+    def fill(
+        self, file: int, offset: int, start: int, count: int, before: int
+    ) -> tuple[int, int]: ...
     def write(self, offset: int, data: Buffer) -> None: ...
     def read(self, offset: int, count: int) -> bytes: ...
 
@@ -569,6 +573,9 @@ def cut_json(
 
 def json_depth(text: bytes) -> int:
     """How deep the arrays and objects of a text of JSON are nested."""
+
+def touch(section: Section | Bloom) -> None:
+    """Ask the kernel for all of a filter's memory, while others run."""
 
 def unmap_aside() -> None:
     """Let memory of large filters be given back by threads from now on."""

@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+#[cfg(target_os = "linux")]
+use memmap2::{Advice, UncheckedAdvice};
 use memmap2::{MmapMut, MmapRaw};
 
 use crate::budget::Charge;
@@ -29,9 +31,10 @@ const TOUCH_TO: usize = 64 << 20;
 /// From here on memory comes from the kernel with huge pages asked for. At 124 MB (100 M keys at
 /// 1%) a C loop that touches random lines takes 8.7 ns with them and 12.1 without.
 const HUGE_FROM: usize = 1 << 20;
-/// Others of this process that ask for memory have a turn after each of these.
+/// Others of this process that ask for memory have a turn after each of these, which take the
+/// kernel some milliseconds: it lets nobody map or unmap anything meanwhile.
 #[cfg(target_os = "linux")]
-const TOUCH_STEP: usize = 16 << 20;
+const STEP: usize = 4 << 20;
 
 /// Memory from the kernel, which can be made larger where it is.
 struct Mapped {
@@ -55,9 +58,20 @@ impl Drop for Mapped {
         let map = unsafe { ManuallyDrop::take(&mut self.map) };
         if map.len() >= UNMAP_ASIDE_FROM && UNMAP_ASIDE.load(Relaxed) {
             // Without a thread to be had it is dropped here, with what was to run in it.
-            let _ = std::thread::Builder::new().spawn(move || drop(map));
+            let _ = std::thread::Builder::new().spawn(move || unmap(map));
         }
     }
+}
+
+/// Gives memory back in steps.
+fn unmap(map: MmapRaw) {
+    #[cfg(target_os = "linux")]
+    for at in (0..map.len()).step_by(STEP) {
+        let bytes = STEP.min(map.len() - at);
+        // SAFETY: nobody has this memory any more.
+        let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, bytes) };
+    }
+    drop(map);
 }
 
 /// Memory from the allocator, in whole lines.
@@ -111,22 +125,31 @@ unsafe impl Sync for Bits {}
 impl Bits {
     /// Zeroed memory for at least `bytes`, in whole lines; `None` if there is not that much.
     pub fn zeroed(bytes: usize) -> Option<Bits> {
+        Bits::allocate(bytes, true)
+    }
+
+    /// As `zeroed`, for who cannot wait: the kernel makes each page, a small one, when it is first
+    /// written to, in half a microsecond (a huge one takes it 0.2 ms and, where it has to move
+    /// others for it, 3 ms).
+    pub fn zeroed_by_page(bytes: usize) -> Option<Bits> {
+        Bits::allocate(bytes, false)
+    }
+
+    fn allocate(bytes: usize, huge: bool) -> Option<Bits> {
         let bytes = bytes.max(1).checked_next_multiple_of(LINE_BYTES)?;
         let len = bytes / 8;
         let charge = Charge::take(bytes as u64)?;
         if bytes >= HUGE_FROM {
             let map = MmapRaw::from(MmapMut::map_anon(bytes).ok()?);
             #[cfg(target_os = "linux")]
-            {
-                // Wishes: a kernel without them does as well, only slower.
-                let _ = map.advise(memmap2::Advice::HugePage);
-                if bytes <= TOUCH_TO {
-                    let _ = map.advise(memmap2::Advice::PopulateWrite);
-                }
-            }
+            let _ = map.advise(if huge { Advice::HugePage } else { Advice::NoHugePage }); // a wish
             let words = map.as_mut_ptr().cast();
             let map = ManuallyDrop::new(map);
-            return Some(Bits { words, len, _owner: Arc::new(Mapped { map, charge }) });
+            let bits = Bits { words, len, _owner: Arc::new(Mapped { map, charge }) };
+            if huge && bytes <= TOUCH_TO {
+                bits.touch();
+            }
+            return Some(bits);
         }
         let layout = Layout::from_size_align(bytes, LINE_BYTES).ok()?;
         // SAFETY: at least one line.
@@ -142,9 +165,9 @@ impl Bits {
         if let Some(Mapped { map, .. }) = self._owner.downcast_ref() {
             let start = self.as_ptr() as usize - map.as_mut_ptr() as usize;
             let end = (start + self.nbytes()).min(map.len());
-            for at in (start..end).step_by(TOUCH_STEP) {
-                let bytes = TOUCH_STEP.min(end - at);
-                if map.advise_range(memmap2::Advice::PopulateWrite, at, bytes).is_err() {
+            for at in (start..end).step_by(STEP) {
+                let bytes = STEP.min(end - at);
+                if map.advise_range(Advice::PopulateWrite, at, bytes).is_err() {
                     return; // a wish, as above
                 }
             }

@@ -78,6 +78,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(filters::memory::memory_used, module)?)?;
     module.add_function(wrap_pyfunction!(filters::memory::set_memory_limit, module)?)?;
     module.add_function(wrap_pyfunction!(filters::memory::unmap_aside, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::memory::touch, module)?)?;
     module.add_function(wrap_pyfunction!(server::pattern::cut_json, module)?)?;
     module.add_function(wrap_pyfunction!(server::pattern::json_depth, module)?)?;
     module.add_function(wrap_pyfunction!(parquet::parquet_block, module)?)?;

@@ -17,6 +17,7 @@ from bloomery.suggestions import constructor, known_keywords
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
+_READ_BYTES = 64 << 20  # between two looks for a signal
 _CHECKSUM = slice(HEADER_BYTES - 8, HEADER_BYTES)
 # Where the head of a file says what its keys are: in words or bytes that have no other use.
 _KEY_TYPE = {"bloom": slice(64, 72), "exact": slice(83, 84)}
@@ -158,13 +159,7 @@ class SavedFilter:
                 return right._map(file, head, expected, writable, bool(verify))
             memory.check(total)
             body = _native.Memory(nbytes)
-            checksum, offset, chunk = 0, 0, memoryview(bytearray(CHUNK_BYTES))
-            while count := file.readinto(chunk):  # type: ignore[attr-defined]
-                checksum = _native.checksum(chunk[:count], checksum)
-                body.write(offset, chunk[:count])
-                offset += count
-            if offset != nbytes:
-                raise errors.CorruptData("the file became shorter while it was read")
+            checksum = _read_body(file, body, nbytes)
             if verify is not False:
                 files.check_sum(expected, checksum)
             return right._open(head, body)
@@ -200,6 +195,28 @@ class SavedFilter:
 
 
 F = TypeVar("F", bound=SavedFilter)
+
+
+def _read_body(file: BinaryIO, body: _native.Memory, nbytes: int) -> int:
+    """Read what is behind the head into memory; return its checksum."""
+    checksum = done = 0
+    if hasattr(body, "fill"):  # not everywhere: without a copy between, and while others run
+        while done < nbytes:
+            most = min(_READ_BYTES, nbytes - done)
+            place = HEADER_BYTES + done
+            count, checksum = body.fill(file.fileno(), place, done, most, checksum)
+            done += count
+            if count < most:
+                break
+    else:
+        chunk = memoryview(bytearray(CHUNK_BYTES))
+        while count := file.readinto(chunk):  # type: ignore[attr-defined]
+            checksum = _native.checksum(chunk[:count], checksum)
+            body.write(done, chunk[:count])
+            done += count
+    if done != nbytes:
+        raise errors.CorruptData("the file became shorter while it was read")
+    return checksum
 
 
 def expect(head: bytes) -> tuple[type[SavedFilter], int, int]:

@@ -21,7 +21,7 @@ from bloomery.guard.answer import Answer
 from bloomery.service.background import Background
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
-from bloomery.service.domain.deferral import Deferred
+from bloomery.service.domain.deferral import LARGE, Deferred
 from bloomery.service.domain.operations import Op, quoted
 from bloomery.service.domain.state import Entry, FilterDropped
 from bloomery.service.engine import NO_ROOM as NO_ROOM
@@ -36,7 +36,7 @@ from bloomery.storage import files
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
-MAX_EXPORT_BYTES = 4 << 20  # of one chunk: it is copied several times, and all others wait
+MAX_EXPORT_BYTES = 1 << 20  # of one chunk: it is copied several times, and all others wait
 _MOST_CHUNK = 16 << 20  # bytes, in an entry of a shared log
 _TRIES = 16  # times that other nodes may drop a filter before an operation is done to it
 # What is decided by which filters there are, and how they are (`permissions.OPERATIONS`).
@@ -386,14 +386,24 @@ class Commands:
 
     def export(self, name: bytes, start: int, most: int = MAX_EXPORT_BYTES) -> bytes:
         """Return up to `most` bytes of the filter's memory as it is saved, from an offset on; none
-        at the end; from -1, the head. A filter that changes meanwhile will not load: export a copy
-        of it."""
+        at the end. A filter that changes meanwhile will not load: export a copy of it."""
+        return saved.part(self._exported(name), start, most)
+
+    async def export_head(self, name: bytes) -> bytes:
+        """Return what comes before that memory: its checksum is in it, which a thread makes if the
+        filter is large."""
+        filter = self._exported(name)
+        if filter.nbytes > LARGE:
+            return await asyncio.to_thread(saved.head, filter)
+        return saved.head(filter)
+
+    def _exported(self, name: bytes) -> Any:
         entry = self._loaded(name)
         if entry.filter.kind == "bank":
             raise errors.InvalidParameter(
                 "a bank is not exported in parts: copy its file from a snapshot"
             )
-        return saved.head(entry.filter) if start < 0 else saved.part(entry.filter, start, most)
+        return entry.filter
 
     async def load(
         self, name: bytes, position: int, data: bytes, *, form: str = "bloomery"

@@ -24,6 +24,7 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import lock
+from bloomery.service.durability.preload import Preload
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.group_commit import GroupCommit
 from bloomery.service.http.server import HttpServer
@@ -54,8 +55,10 @@ class Server:
         sources: Mapping[str, SourceSettings] | None = None,
         filters: Mapping[bytes, Mapping[str, Any]] | None = None,
         read: Callable[[], Configuration] | None = None,
+        preload: Preload | None = None,
     ) -> None:
         self.settings = settings
+        self._preload = preload
         self.sources = sources or {}  # that filters may be bound to
         self.filters = filters or {}  # that the configuration declares
         self.config = config  # the file that settings came from, if there was one
@@ -135,7 +138,10 @@ class Server:
         """Load the filters; False if the server is to stop before they are there. HTTP answers
         meanwhile that the server is not ready."""
         if not self.settings.store:
-            recovered = await asyncio.to_thread(recover, self.data, accept_loss=self.accept_loss)
+            recovered = await asyncio.to_thread(
+                recover, self.data, accept_loss=self.accept_loss, preload=self._preload
+            )
+            self._preload = None
             self._open(recovered)
             self._loaded()
             return True

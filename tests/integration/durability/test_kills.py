@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import effort
-from integration.durability.load import Writer
-from integration.resp.wire import Connection, Refused, ask
+from integration.durability.load import RATE, Writer
+from integration.resp.wire import Connection, Refused, Word, ask, request
 from integration.servers import BloomeryServer, Serve, wait_until
 
 pytestmark = pytest.mark.slow
@@ -166,3 +166,42 @@ def test_the_time_goes_on_while_it_is_away(serve: Serve) -> None:
     server.start()
     assert ask(server.resp_port, "KEYS", "*") == [b"long"]
     assert 3_500 < ask(server.resp_port, "TTL", "long") <= 3_600
+
+
+WHOLE: dict[str, tuple[tuple[Word, ...], ...]] = {
+    "COPY": (("COPY", "large", "copied"),),
+    "BF.CLEAR": (("BF.CLEAR", "large"),),
+    "BF.MERGE": (("BF.MERGE", "large", "source"),),
+    "growth": (("BF.MADD", "layers", *range(1000, 3000)),),
+}
+
+
+def test_killed_while_a_thread_works_on_a_filter(serve: Serve) -> None:
+    """Of what is done to all of a filter, all is there or nothing, and of what came before it
+    everything. Others are answered meanwhile."""
+    server = serve("--set", "bf-layout=redisbloom")
+    port = server.resp_port
+    keys = range(1000)
+    for name, first in (("large", 0), ("source", 5000)):
+        ask(port, "BF.RESERVE", name, RATE, 8_000_000, "KIND", "bloom")
+        ask(port, "BF.MADD", name, *range(first, first + 1000))
+    ask(port, "BF.RESERVE", "layers", RATE, 1000, "EXPANSION", 4000)
+    ask(port, "BF.MADD", "layers", *keys)
+    for operation, commands in WHOLE.items():
+        with Connection(server.resp_port) as asking, Connection(server.resp_port) as other:
+            for words in commands:
+                asking.send(request(*words))
+            assert other.ask("BF.ADD", f"beside {operation}", "key") == 1
+            server.kill()
+        server.start()
+        port = server.resp_port
+        assert ask(port, "BF.EXISTS", f"beside {operation}", "key") == 1
+        assert ask(port, "BF.MEXISTS", "layers", *keys) == [1] * 1000
+        assert len(set(ask(port, "BF.MEXISTS", "large", *keys))) == 1, operation
+        if operation == "COPY" and ask(port, "EXISTS", "copied"):
+            assert ask(port, "BF.MEXISTS", "copied", *keys) == [1] * 1000
+        if operation != "growth":
+            ask(port, "BF.MADD", "large", *keys)
+            merged = set(ask(port, "BF.MEXISTS", "large", *range(5000, 6000)))
+            assert len(merged) == 1, operation
+        assert "recovery:" not in server.printed()

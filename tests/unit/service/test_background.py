@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bloomery import errors
+from bloomery.filters import creation, saved
 from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
@@ -96,4 +98,66 @@ def test_who_asks_waits_for_a_lock(tmp_path: Path) -> None:
         assert await asked[1] == (b"\x01", None)
 
     asyncio.run(main())
+    log.close()
+
+
+def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path) -> None:
+    """While the kernel makes it others are answered; the keys are in the layers in which they would
+    be without, and a restart has the same bytes."""
+    found = recover(tmp_path)
+    log = found.log()
+    engine = Engine(found.state, log)
+    background = Background(engine)
+    commands = Commands(engine, Settings(), background=background)
+    settings: dict[str, Any] = {"capacity": 100_000, "error_rate": 0.01, "expansion": 20}
+    plain = creation.create({"kind": "redisbloom", **settings}, engine.state.clock)
+    waited = []
+
+    async def main() -> None:
+        eagerly(commands.create(b"large", "redisbloom", **settings))
+        eagerly(commands.create(b"other", "bloom", capacity=100, error_rate=0.01))
+        for start in range(0, 120_000, 250):
+            keys = [b"%d" % number for number in range(start, start + 250)]
+            add = partial(commands.add, b"large", keys)
+            task = asyncio.ensure_future(background.run([b"large"], add))
+            while not task.done():
+                await asyncio.sleep(0)
+                if background.is_locked([b"large"]) and not task.done():
+                    assert commands.contains(b"other", ["a"]) == b"\x00"
+                    waited.append(engine.state.names[b"large"].filter.num_layers)
+            assert task.result()[1] is None
+            for key in keys:
+                plain.add(key)
+            log.write(engine.end())
+
+    asyncio.run(main())
+    filter = engine.state.names[b"large"].filter
+    assert filter.num_layers == 2
+    assert set(waited) == {1}, "nobody waited for memory, or for more than that of the next layer"
+    assert filter == plain
+    for entry in engine.state.filters.values():
+        engine.state.count(entry)
+    log.close()
+    assert_same(recover(tmp_path).state, engine.state)
+
+
+def test_a_large_dump_begins_in_a_thread(tmp_path: Path) -> None:
+    """Its first part is a checksum of all the others: the loop goes on while it is made."""
+    found = recover(tmp_path)
+    log = found.log()
+    engine = Engine(found.state, log)
+    commands = Commands(engine, Settings(), background=Background(engine))
+    turns = 0
+
+    async def main() -> bytes:
+        nonlocal turns
+        eagerly(commands.create(b"large", "bloom", capacity=80_000_000, error_rate=0.01))
+        head = asyncio.ensure_future(commands.export_head(b"large"))
+        while not head.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return await head
+
+    assert asyncio.run(main()) == saved.head(engine.state.names[b"large"].filter)
+    assert turns > 2
     log.close()

@@ -114,19 +114,28 @@ impl Chain {
         if self.options.has(Options::NONSCALING) {
             return Err(Refusal::Full("non scaling filter is full".into()));
         }
-        let Numbers { capacity, error_rate, .. } = self.layers[self.layers.len() - 1].numbers;
-        let capacity = capacity.checked_mul(self.growth.into()).ok_or_else(beyond)?;
-        let numbers =
-            Numbers::new(capacity, error_rate * TIGHTENING, self.options).ok_or_else(beyond)?;
-        let whole = numbers.nbytes() + self.parts().map(|(_, nbytes)| nbytes).sum::<u64>();
-        if whole > MAX_BITS / 8 {
-            return Err(beyond());
-        }
-        let get = |nbytes: u64| Bits::zeroed(nbytes as usize).ok_or(Refusal::NoMemory(nbytes));
-        let bits = get(lines(numbers.nbytes()))?;
-        self.kept.head = get(lines(dump_bytes(self.layers.len() + 1) as u64))?;
+        let numbers = self.next_layer().ok_or_else(beyond)?;
+        let nbytes = lines(dump_bytes(self.layers.len() + 1) as u64);
+        let head = Bits::zeroed(nbytes as usize).ok_or(Refusal::NoMemory(nbytes))?;
+        let bits = self.kept.layer(lines(numbers.nbytes()))?;
+        self.kept.head = head;
         self.layers.push(Layer::new(numbers, bits));
         Ok(())
+    }
+
+    /// The numbers of the layer that comes next; `None` if there can be none.
+    fn next_layer(&self) -> Option<Numbers> {
+        let Numbers { capacity, error_rate, .. } = self.layers[self.layers.len() - 1].numbers;
+        let capacity = capacity.checked_mul(self.growth.into())?;
+        let numbers = Numbers::new(capacity, error_rate * TIGHTENING, self.options)?;
+        let whole = numbers.nbytes() + self.parts().map(|(_, nbytes)| nbytes).sum::<u64>();
+        (whole <= MAX_BITS / 8).then_some(numbers)
+    }
+
+    #[cold]
+    pub(super) fn next_bytes(&self) -> Option<u64> {
+        let grows = !self.options.has(Options::NONSCALING);
+        self.next_layer().filter(|_| grows).map(|numbers| lines(numbers.nbytes()))
     }
 
     pub fn clear(&mut self) -> Result<(), Refusal> {
@@ -136,6 +145,7 @@ impl Chain {
             self.kept.head = Bits::zeroed(nbytes as usize).ok_or(Refusal::NoMemory(nbytes))?;
             self.layers.truncate(1);
         }
+        self.kept.spare = None;
         self.layers[0].bits.clear();
         self.layers[0].numbers.keys = 0;
         self.keys = 0;

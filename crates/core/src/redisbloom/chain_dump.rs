@@ -128,6 +128,19 @@ impl Layered for Chain {
         &self.kept
     }
 
+    #[inline(always)]
+    fn lacks(&self, keys: u64) -> Option<u64> {
+        let newest = &self.layers[self.layers.len() - 1].numbers;
+        if newest.capacity.saturating_sub(newest.keys) >= keys {
+            return None;
+        }
+        self.kept.lacks(self.next_bytes()?)
+    }
+
+    fn spare(&mut self, memory: Bits) {
+        self.kept.spare = Some(memory);
+    }
+
     fn change(&mut self) -> Result<(), Refusal> {
         self.kept.change()
     }

@@ -8,7 +8,6 @@ use super::cuckoo_dump::{MOST_BYTES, Numbers};
 use super::dump::{Layered, Malformed, lines};
 use super::murmur::murmur64a;
 use super::{Kept, beyond};
-use crate::bits::Bits;
 use crate::kind::{Fact, Refusal};
 use crate::scan::{Figures, Scan};
 
@@ -154,7 +153,7 @@ impl Cuckoo {
         if whole > MOST_BYTES || count >= u64::from(u16::MAX) {
             return Err(beyond());
         }
-        let bits = Bits::zeroed(lines(nbytes) as usize).ok_or(Refusal::NoMemory(nbytes))?;
+        let bits = self.kept.layer(lines(nbytes))?;
         self.layers.push(Layer { bits, buckets });
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::kind::Refusal;
 
 /// The most that one chunk of a dump holds. RedisBloom gives 16 MiB, and takes any: a chunk's place
 /// is its end less its length. A server copies it several times while its clients wait.
-pub const MOST_CHUNK: u64 = 4 << 20;
+pub const MOST_CHUNK: u64 = 1 << 20;
 
 /// Why a part of a dump cannot be loaded; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +61,17 @@ pub trait Layered: Sized {
 
     fn change(&mut self) -> Result<(), Refusal>;
 
+    /// Bytes of the layer that is needed before so many keys more are in, if there is no memory to
+    /// spare for it yet. Growing is not done ahead: the same keys would be in other layers than
+    /// RedisBloom's. When a cuckoo filter grows nobody can tell: it finds no place for some key
+    /// while two fifths of it are free.
+    fn lacks(&self, _keys: u64) -> Option<u64> {
+        None
+    }
+
+    /// Keeps zeroed memory for the next layer.
+    fn spare(&mut self, _memory: Bits) {}
+
     /// Capacity, error rate and number of hashes, for a file's header.
     fn describe(&self) -> (u64, f64, u16);
 
@@ -80,7 +91,7 @@ pub trait Layered: Sized {
         }
         let get = |size: u64| Bits::zeroed(lines(size) as usize).ok_or(Malformed::NoMemory(whole));
         let memory = sizes.into_iter().map(get).collect::<Result<_, _>>()?;
-        let kept = Kept { head: get(head)?, changes: 0, frozen: false };
+        let kept = Kept::new(get(head)?, false);
         Ok(Self::build(plan, memory, kept))
     }
 
@@ -180,7 +191,7 @@ pub trait Layered: Sized {
         let (Some(head), Some(memory)) = (head, memory) else {
             return corrupt("layers end where the file does not, or are padded with ones".into());
         };
-        let made = Self::build(plan, memory, Kept { head, changes: 0, frozen });
+        let made = Self::build(plan, memory, Kept::new(head, frozen));
         let expected = Header { checksum: header.checksum, ..made.header() };
         if *header != expected {
             return corrupt(format!("header {header:?} of a filter that has {expected:?}"));

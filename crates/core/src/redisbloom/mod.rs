@@ -27,9 +27,28 @@ pub struct Kept {
     pub changes: u64,
     /// The memory must not be written: it is mapped.
     pub frozen: bool,
+    /// Memory for the layer that comes next, if it was asked for ahead (`make_room`).
+    pub spare: Option<Bits>,
 }
 
 impl Kept {
+    pub fn new(head: Bits, frozen: bool) -> Kept {
+        Kept { head, changes: 0, frozen, spare: None }
+    }
+
+    /// Zeroed memory for a new layer: what was asked for ahead, if it is as large. What was not
+    /// comes in small pages: the first thousand keys would wait for all of the large ones.
+    fn layer(&mut self, nbytes: u64) -> Result<Bits, Refusal> {
+        let spare = self.spare.take().filter(|bits| bits.nbytes() as u64 == nbytes);
+        spare.or_else(|| Bits::zeroed_by_page(nbytes as usize)).ok_or(Refusal::NoMemory(nbytes))
+    }
+
+    /// So many bytes, unless there are as many to spare.
+    fn lacks(&self, nbytes: u64) -> Option<u64> {
+        let spare = self.spare.as_ref().is_some_and(|bits| bits.nbytes() as u64 == nbytes);
+        (!spare).then_some(nbytes)
+    }
+
     /// To be called before every change.
     #[inline(always)]
     fn change(&mut self) -> Result<(), Refusal> {

@@ -4,6 +4,7 @@ use super::chain::Chain;
 use super::cuckoo::Cuckoo;
 use super::dump::{Layered, Malformed};
 use super::murmur64a;
+use crate::bits::Bits;
 use crate::kind::Refusal;
 
 fn key(i: u64) -> [u64; 2] {
@@ -107,4 +108,35 @@ fn a_cuckoo_filter_grows_and_shrinks() {
     let taken = (0..100).take_while(|i| fixed.add(hash(*i)).is_ok()).count() as u64;
     assert!(taken <= 16 && (0..taken).all(|i| fixed.contains(hash(i))));
     assert_eq!(fixed.add(hash(0)), Err(Refusal::Full("Filter is full".into())));
+}
+
+/// All parts of a dump.
+fn dump<T: Layered>(filter: &T) -> Vec<(i64, Vec<u8>)> {
+    let mut parts = vec![filter.chunk(0)];
+    while let Some((next, _)) = parts.last().filter(|(next, _)| *next != 0) {
+        parts.push(filter.chunk(*next));
+    }
+    parts
+}
+
+#[test]
+fn memory_to_spare_becomes_the_next_layer() {
+    let make = || Chain::new(0.01, 10, 2).unwrap();
+    let (mut with, mut without) = (make(), make());
+    let mut spared = 0;
+    for i in 0..1000 {
+        if let Some(nbytes) = with.lacks(1) {
+            spared += 1;
+            with.spare(Bits::zeroed(nbytes as usize).unwrap());
+            assert_eq!(with.lacks(1), None);
+        }
+        assert_eq!(with.add(key(i)), without.add(key(i)));
+    }
+    assert_eq!((spared, with.layers().len()), (6, 7));
+    assert_eq!(dump(&with), dump(&without));
+    // Of another size it is no use.
+    with.spare(Bits::zeroed(64).unwrap());
+    (1000..2000).for_each(|i| assert_eq!(with.add(key(i)), without.add(key(i))));
+    assert_eq!(dump(&with), dump(&without));
+    assert_eq!(Chain::new(0.01, 10, 0).unwrap().lacks(11), None);
 }

@@ -1,15 +1,28 @@
 //! A filter's memory as Python sees it: filled by a loader, read by a saver.
 
+#[cfg(unix)]
+use std::fs::File;
+#[cfg(unix)]
+use std::io::ErrorKind;
+#[cfg(unix)]
+use std::mem::ManuallyDrop;
+#[cfg(unix)]
+use std::os::fd::FromRawFd;
 use std::os::raw::c_int;
+#[cfg(unix)]
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use bloomery_core::bits::{self, Bits};
 use bloomery_core::budget;
+#[cfg(unix)]
+use bloomery_core::format::{CHUNK_BYTES, checksum};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{invalid, no_memory};
+use crate::filters::bloom::Bloom;
 use crate::keys::buffer::BufferView;
 
 /// Memory that a loader fills and then hands to a filter, which has it to itself from then on.
@@ -61,6 +74,28 @@ impl Memory {
         }
     }
 
+    /// Reads a part of a file over its bytes from `start` (a multiple of 8) on, while others run:
+    /// how many bytes there were, up to `count`, and the checksum with them, which was `before`.
+    #[cfg(unix)]
+    fn fill(
+        &self,
+        py: Python<'_>,
+        file: c_int,
+        offset: u64,
+        start: usize,
+        count: usize,
+        before: u64,
+    ) -> PyResult<(usize, u64)> {
+        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = bits.as_ref().map_or(0, Bits::nbytes);
+        match &*bits {
+            Some(bits) if start.is_multiple_of(8) && start.saturating_add(count) <= room => py
+                .detach(|| read_into(bits, file, offset, start, count, before))
+                .map_err(Into::into),
+            _ => Err(invalid(py, format!("{count} bytes at {start} do not fit"))),
+        }
+    }
+
     /// A copy of the bytes from an offset on; fewer, or none, past the end.
     fn read<'py>(
         &self,
@@ -80,6 +115,42 @@ impl Memory {
             Ok(())
         })
     }
+}
+
+/// Each part is summed while it is still in the processor's cache.
+#[cfg(unix)]
+fn read_into(
+    bits: &Bits,
+    file: c_int,
+    offset: u64,
+    start: usize,
+    count: usize,
+    before: u64,
+) -> std::io::Result<(usize, u64)> {
+    // SAFETY: the caller's descriptor, which is open for the time of the call and not closed here.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
+    let (mut done, mut sum) = (0, before);
+    while done < count {
+        let part = CHUNK_BYTES.min(count - done);
+        // SAFETY: within the bits, which are the loader's alone as long as they are locked.
+        let chunk =
+            unsafe { std::slice::from_raw_parts_mut(bits.as_ptr().add(start + done), part) };
+        let mut read = 0;
+        while read < part {
+            match file.read_at(&mut chunk[read..], offset + (done + read) as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(problem) if problem.kind() == ErrorKind::Interrupted => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        sum = checksum(&chunk[..read], sum);
+        done += read;
+        if read < part {
+            break;
+        }
+    }
+    Ok((done, sum))
 }
 
 /// A part of a filter's memory, in the order in which it is saved. It stays as it is when the
@@ -117,6 +188,17 @@ pub unsafe fn fill_view(
         0 => Ok(()),
         _ => Err(PyErr::fetch(owner.py())),
     }
+}
+
+/// Asks the kernel for all of a filter's section of memory, in a thread that lets others run.
+#[pyfunction]
+pub fn touch(section: &Bound<'_, PyAny>) -> PyResult<()> {
+    let bits = match section.cast::<Section>() {
+        Ok(section) => section.get().0.clone(),
+        Err(_) => section.cast::<Bloom>()?.get().bits.clone(), // it is its own
+    };
+    section.py().detach(|| bits.touch());
+    Ok(())
 }
 
 /// Bytes that all filters of this process have now.

@@ -188,6 +188,17 @@ macro_rules! methods {
                 done?.map_err(|refusal| refused(py, refusal))
             }
 
+            /// Gets memory for the next layer ahead, if so many keys may need it, while others run:
+            /// it is used when the keys are there. If there is none, whoever needs it is told.
+            fn _make_room(&self, py: Python<'_>, keys: u64) -> PyResult<()> {
+                let Some(nbytes) = self.gate.read(py, false, |filter| filter.lacks(keys))? else {
+                    return Ok(());
+                };
+                let memory = py.detach(|| Bits::zeroed(nbytes as usize).inspect(Bits::touch));
+                let Some(memory) = memory else { return Ok(()) };
+                self.gate.write(py, false, |filter| filter.spare(memory))
+            }
+
             fn _facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
                 let facts = PyDict::new(py);
                 for (name, fact) in self.gate.read(py, true, |filter| filter.facts())? {

@@ -8,6 +8,7 @@ use bloomery_core::bits::Bits;
 use bloomery_core::format::KindId;
 use bloomery_core::kind::{AnyKind, Refusal, Removal};
 use bloomery_core::redisbloom as redis;
+use bloomery_core::redisbloom::dump::Layered;
 use bloomery_core::scan::{Figures, Scan};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -224,11 +225,18 @@ impl AnyFilter {
     /// Would adding so many keys have it grow, and is it so large that this takes long?
     #[inline(always)]
     pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
-        let AnyFilter::Family(family) = self else { return false };
-        let large = family.get().gate.read(py, false, |state| {
-            state.kind.room() < keys as u64
-                && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
-        });
+        let keys = keys as u64;
+        let lacks = |nbytes: Option<u64>| nbytes.is_some_and(|nbytes| nbytes > LARGE as u64);
+        let large = match self {
+            AnyFilter::Family(family) => family.get().gate.read(py, false, |state| {
+                state.kind.room() < keys
+                    && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
+            }),
+            AnyFilter::Chain(chain) => {
+                chain.get().gate.read(py, false, |chain| lacks(chain.lacks(keys)))
+            }
+            AnyFilter::Bloom(_) | AnyFilter::Cuckoo(_) | AnyFilter::Bank(_) => return false,
+        };
         large.unwrap_or(false) // who adds to it is told what is wrong
     }
 

@@ -155,24 +155,33 @@ def serve(
         return show(loaded, as_json)
     if as_json:
         raise errors.InvalidParameter("--json is for --check: --log-format json is for the log")
-    from bloomery.service.observe import logs
-    from bloomery.service.server import Server
-
     settings = loaded.require()
-    logs.set_up(settings.log_format, settings.log_level)
-    for secret in loaded.secrets():
-        logs.hide(secret)
-    server = Server(
-        settings,
-        accept_loss=accept_loss,
-        config=loaded.file,
-        sources=loaded.sources,
-        filters=loaded.filters,
-        read=read,
-    )
-    for warning in loaded.warnings:
-        server.say(warning, level="warning")
-    return _run(server.run())
+    from bloomery.service.durability.preload import Preload
+
+    # Begun before the server is imported, which takes about as long.
+    preload = None if settings.store else Preload(settings.data)
+    try:
+        from bloomery.service.observe import logs
+        from bloomery.service.server import Server
+
+        logs.set_up(settings.log_format, settings.log_level)
+        for secret in loaded.secrets():
+            logs.hide(secret)
+        server = Server(
+            settings,
+            accept_loss=accept_loss,
+            config=loaded.file,
+            sources=loaded.sources,
+            filters=loaded.filters,
+            read=read,
+            preload=preload,
+        )
+        for warning in loaded.warnings:
+            server.say(warning, level="warning")
+        return _run(server.run())
+    finally:
+        if preload is not None:
+            preload.end()
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:

@@ -15,12 +15,14 @@ from bloomery.filters import creation, saved
 from bloomery.filters.files import Loading
 from bloomery.filters.internals import add_hashes, check_compatible, facts, remove_hashes
 from bloomery.service.domain import operations
-from bloomery.service.domain.deferral import Deferral, Deferred
+from bloomery.service.domain.deferral import LARGE, Deferral, Deferred
 from bloomery.service.domain.operations import Op, Record, quoted
 from bloomery.storage import files
 
 # Nothing waits for what comes later: a window that never ends would be waited for at each rotation.
 _CENTURY = 3.2e9
+# Bytes of a new filter: of a larger one nobody waits until the kernel has made all of its memory.
+_MOST_TOUCHED = 4 << 30
 
 
 class FilterDropped(errors.UnknownFilter):
@@ -249,7 +251,9 @@ class State:
         self._new(filter_id, name)
         # A key takes a byte and more, of whatever kind.
         nbytes = int(fields["settings"].get("capacity", 0))
-        filter = self.deferral.run(nbytes, partial(creation.create, fields["settings"], self.clock))
+        # Live, its first keys find all of the memory there; a replay takes what it needs.
+        work = partial(_created, fields["settings"], self.clock, touch=self.deferral.allowed)
+        filter = self.deferral.run(nbytes, work)
         entry = Entry(filter_id, name, filter, self.now, settings=fields["settings"])
         entry.settings["kind"] = filter.kind
         self.put(entry)
@@ -426,6 +430,16 @@ _OWN_SETTINGS = {
 
 
 # What takes long of each operation.
+
+
+def _created(settings: dict[str, Any], clock: Callable[[], float], *, touch: bool) -> Any:
+    filter = creation.create(settings, clock)
+    if touch and LARGE < filter.nbytes <= _MOST_TOUCHED and filter.kind != "bank":
+        # The kernel makes huge pages of zeros for who first writes to them: a batch of a thousand
+        # keys waited for all of a gigabyte, 0.1 s and more.
+        for section in filter._sections():
+            _native.touch(section)
+    return filter
 
 
 def _merged(target: Any, others: list[Any], *, union: bool) -> int:

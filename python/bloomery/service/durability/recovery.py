@@ -21,6 +21,7 @@ from bloomery.service.durability.control import ControlFile, ControlWriter, cont
 from bloomery.service.durability.folder import FORMAT, log_folder, snapshots_folder
 from bloomery.service.durability.log import SEGMENT_BYTES, Fsync, Log
 from bloomery.service.durability.log_reader import LogReader, pages_cut_off
+from bloomery.service.durability.preload import Preload, read_ahead
 from bloomery.service.durability.replay import replay
 from bloomery.service.durability.segment import remove_segment, segment_path, segments
 from bloomery.service.durability.snapshots import SnapshotManifest
@@ -67,8 +68,10 @@ def _sync(folder: Path) -> None:
     files.sync_folder(str(folder))
 
 
-def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recovery:
-    """Load the filters of a data folder.
+def recover(
+    data: str | os.PathLike[str], *, accept_loss: bool = False, preload: Preload | None = None
+) -> Recovery:
+    """Load the filters of a data folder, of which `preload` may have read some.
 
     CorruptData: something that was acknowledged is lost, or may be; nothing was changed. With
     `accept_loss` all that can be read is taken, and the files as they were found are set aside
@@ -87,7 +90,9 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
             unsure = control is None or control.rebooted
             raise _refusal(path, [*dict.fromkeys([*bad.values(), *lost, *others])], unsure)
 
-    loaded = _from_snapshot(path, bad, lost) or _from_nothing(path, bad)
+    loaded = _from_snapshot(path, bad, lost, preload) or _from_nothing(path, bad)
+    if preload is not None:
+        preload.end()
     if loaded is None:
         first = min(segments(log_folder(path)), default=None)
         begins = "has no segment" if first is None else f"begins with segment {first}"
@@ -100,7 +105,8 @@ def recover(data: str | os.PathLike[str], *, accept_loss: bool = False) -> Recov
         lost += _cut_off(rows)
     require(*rows.problems)  # before SQLite sees the files
     failed: list[str] = []
-    replay(state, rows, failed)
+    with read_ahead(rows) as read:
+        replay(state, read, failed)
     torn = _judge(path, control, rows, failed, lost)
     require()
     recovery = Recovery(path, state, _next_number(path), rows.last, manifest.number, rows.rows)
@@ -205,15 +211,16 @@ def _numbers(folder: Path) -> set[int]:
 
 
 def _from_snapshot(
-    data: Path, bad: dict[int, str], lost: list[str]
+    data: Path, bad: dict[int, str], lost: list[str], preload: Preload | None
 ) -> tuple[State, SnapshotManifest] | None:
     """The newest snapshot that is whole; and newer ones that are not."""
+    preloaded = (lambda path: None) if preload is None else preload.take
     for number in reversed(snapshots.snapshot_numbers(data)):
         state = State()
         try:
             manifest = SnapshotManifest.read(data, number)
             for saved in manifest.entries:
-                state.put(manifest.load(data, saved))
+                state.put(manifest.load(data, saved, preloaded))
         except errors.CorruptData as problem:
             bad[number] = f"snapshot {number} cannot be used: {problem}"
             if isinstance(problem, errors.UnsupportedVersion):

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -139,8 +139,14 @@ class SnapshotManifest:
             os.fsync(file.fileno())
         files.sync_folder(str(folder))
 
-    def load(self, data: str | os.PathLike[str], saved: ManifestEntry) -> Entry:
-        """Read an entry with its filter into memory; CorruptData if it is not as it was saved."""
+    def load(
+        self,
+        data: str | os.PathLike[str],
+        saved: ManifestEntry,
+        preloaded: Callable[[Path], Any] = lambda path: None,
+    ) -> Entry:
+        """Read an entry with its filter into memory; CorruptData if it is not as it was saved.
+        `preloaded` returns the filter of a file that was read before, or None."""
         path = folder_of(data, self.number) / saved.file
         entry = saved.entry()
         try:
@@ -151,7 +157,9 @@ class SnapshotManifest:
                     for part in read_chunks(file):
                         entry.loading.take(entry.loading.received, part)
             else:
-                entry.filter = open_filter(path)
+                entry.filter = preloaded(path)
+                if entry.filter is None:
+                    entry.filter = open_filter(path)
         except FileNotFoundError:
             raise errors.CorruptData(f"{path}: missing") from None
         return entry

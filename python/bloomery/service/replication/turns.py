@@ -134,17 +134,11 @@ class SharedTurns(Turns):
             for waiter in held:
                 waiter.release(None)
             return
-<<<<<<< HEAD
-        number = next(self._numbers)
-        self._sent[number] = _Sent(held, expected, now)
-        if len(held) + len(expected) >= _CROWD:
-            self._next_at = now + _PACE
-        needs = max(SINCE.get(record[1], 1) for record in records) if SINCE else 1
-        self._send(number, _native.pack_records(records), needs)
-=======
         number, payload = next(self._numbers), _native.pack_records(records)
         cut = CutTurn(records) if len(payload) > MOST else None
-        self._sent[number] = _Sent(held, expected, time.monotonic(), cut)
+        self._sent[number] = _Sent(held, expected, now, cut)
+        if len(held) + len(expected) >= _CROWD:
+            self._next_at = now + _PACE
         if cut is None:
             self._send(number, payload, _needs(records))
         else:
@@ -156,7 +150,6 @@ class SharedTurns(Turns):
         if records is not None:
             self._send(number, _native.pack_records(records), _needs(records))
         return records is not None
->>>>>>> nodetruth
 
     def _go_on(self) -> None:
         self._timer = None

@@ -16,7 +16,7 @@ from bloomery.service.resp.client import Clients
 from bloomery.service.resp.dispatch import dispatch
 from bloomery.service.resp.invoke import invoke_queued
 from bloomery.service.resp.replies import Failure, encode, failure_of
-from bloomery.service.slices import Slice
+from bloomery.service.slices import SECONDS, Slice
 
 # How lines of HTTP begin: any web page can let a browser send some here, with commands below them.
 _HTTP = (b"POST", b"HOST:")
@@ -61,7 +61,7 @@ class RespConnection(asyncio.Protocol):
         self.busy = False  # a command of its own is under way
         self.committing = False  # its writes are not yet in the log
         self.joined = False  # it is part of this turn
-        self.round = Slice()  # its share of this turn's time
+        self.round = 0.0  # when its share of this turn's time is over
         self.paused = False  # it does not take its replies
         self.since = 0.0  # when it stopped to
         self.held: list[bytes] = []  # what came meanwhile
@@ -82,14 +82,13 @@ class RespConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Do what the client sent."""
-        if not self.joined:
-            self.round = Slice()
-        elif self.round.over and not (self.busy or self.paused or self.committing):
+        waits = self.busy or self.paused or self.committing
+        if self.joined and not waits and time.monotonic() >= self.round:
             # The loop reads a socket up to 32 times before it looks at the others: not for so long.
             self._hold_back(data)
             self._later()
             return
-        if self.busy or self.paused or self.committing:
+        if waits:
             self._hold_back(data)
             self._choose_reading()
         elif not self.client.closing:
@@ -142,7 +141,7 @@ class RespConnection(asyncio.Protocol):
     def _give_back(self) -> None:
         """Take less of the budget, if less is left to do. More it is not: what was held while the
         log was slow is whole commands of a client that may take its replies."""
-        after = self._weight() if self.charged else 0
+        after = self._weight()
         if after < self.charged:
             self.context.input_budget.move(self.charged, after)
             self.charged = after
@@ -188,9 +187,9 @@ class RespConnection(asyncio.Protocol):
             session.reply(encode(Failure("ERR Protocol error: there is no TLS at this port"), 2))
             self.client.closing = True
             return
-        share = Slice()
         command = session.feed(data)
-        while command is not None:
+        share = None if command is None else Slice()
+        while command is not None and share is not None:
             if isinstance(command, bool):  # there is more to do, after others had their turn
                 self._later(0.0 if command else _WAIT)
                 return
@@ -256,9 +255,10 @@ class RespConnection(asyncio.Protocol):
 
     def _join(self) -> None:
         """Become part of this turn."""
-        self.client.last = time.monotonic()
+        self.client.last = now = time.monotonic()
         if not self.joined:
             self.joined = True
+            self.round = now + SECONDS
             self.context.group_commit.join(self)
 
     @property
@@ -306,7 +306,8 @@ class RespConnection(asyncio.Protocol):
         self.joined = False
         if self.transport.is_closing():
             return
-        self._give_back()
+        if self.charged:
+            self._give_back()
         data = self.session.take()
         if data:
             self.transport.write(data)

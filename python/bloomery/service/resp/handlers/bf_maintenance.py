@@ -115,7 +115,7 @@ async def _debug_large(entry: Entry) -> list[bytes]:
 
 
 @command("BF.SCANDUMP", "key iterator", does="export")
-def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
+def scandump(client: ClientState, words: list[bytes]) -> Any:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     name, iterator = words[0], integer(words[1])
     entry = existing_filter(client, name, "bf")
@@ -127,9 +127,13 @@ def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     if entry.filter is not None and entry.filter.kind == "redisbloom":
         return list(entry.filter.chunk(iterator))
     if iterator == 0:
-        return [1, commands.export(name, -1)]
+        return _first_part(client, name)
     data = commands.export(name, iterator - 1)
     return [iterator + len(data) if data else 0, data]
+
+
+async def _first_part(client: ClientState, name: bytes) -> list[Any]:
+    return [1, await client.context.commands.export_head(name)]
 
 
 @command("BF.LOADCHUNK", "key iterator data", write=True, does="import")

@@ -1,0 +1,102 @@
+"""Reads ahead what a restart will need, while it is busy with something else: the filters of the
+newest snapshot while the server's code is imported, rows of the log while others are replayed.
+
+Nothing is decided here. `recovery` takes a filter if its file is still the one that it would read
+itself; whatever goes wrong here it will meet there, and say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bloomery.filters.files import open as open_filter
+from bloomery.service.durability import snapshots
+from bloomery.service.durability.log_reader import Row
+from bloomery.service.durability.snapshots import SnapshotManifest
+
+_LEAST = 1 << 20  # bytes of a file: smaller ones are read in no time
+_ROWS = 64  # that are handed over at once
+_WAITING = 16  # times as many may be read and not yet replayed
+
+_Identity = tuple[int, int, int, int]
+
+
+class Preload:
+    """The large filters of a data folder, as a thread reads them."""
+
+    def __init__(self, data: str | os.PathLike[str]) -> None:
+        self._data = data
+        self._read: dict[Path, tuple[_Identity, Any]] = {}
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="bloomery-preload")
+        self._thread.start()
+
+    def take(self, path: Path) -> Any:
+        """Return the filter of a file, when all are read; None if it was not, or is another file
+        by now."""
+        self._thread.join()
+        identity, filter = self._read.pop(path, (None, None))
+        return filter if identity == _identity(path) else None
+
+    def end(self) -> None:
+        """Read no more, and let go of what nobody took."""
+        self._ended = True
+        self._thread.join()
+        self._read.clear()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):
+            number = snapshots.snapshot_numbers(self._data)[-1]
+            manifest = SnapshotManifest.read(self._data, number)
+            for saved in manifest.entries:
+                large = saved.nbytes >= _LEAST and not saved.partial
+                if large and saved.settings.get("kind") != "bank" and not self._ended:
+                    path = snapshots.folder_of(self._data, number) / saved.file
+                    identity = _identity(path)
+                    self._read[path] = identity, open_filter(path)
+
+
+@contextmanager
+def read_ahead(rows: Iterable[Row]) -> Iterator[Iterator[Row]]:
+    """Let a thread read rows; within, they are yielded as it has them. It has ended afterwards."""
+    parts: queue.Queue[list[Row] | BaseException | None] = queue.Queue(_WAITING)
+    over = False
+
+    def read() -> None:
+        try:
+            source = iter(rows)
+            while not over and (part := list(islice(source, _ROWS))):
+                parts.put(part)
+            parts.put(None)
+        except BaseException as problem:  # noqa: BLE001  # it is raised where they are replayed
+            parts.put(problem)
+
+    def yielded() -> Iterator[Row]:
+        while (part := parts.get()) is not None:
+            if isinstance(part, BaseException):
+                raise part
+            yield from part
+
+    thread = threading.Thread(target=read, name="bloomery-log-reader")
+    thread.start()
+    try:
+        yield yielded()
+    finally:
+        over = True
+        while thread.is_alive():
+            with contextlib.suppress(queue.Empty):  # room for what it is about to hand over
+                parts.get(timeout=0.01)
+        thread.join()
+
+
+def _identity(path: Path) -> _Identity:
+    about = path.stat()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
