@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ def invoke(client: ClientState, command: Command, words: list[bytes], now: bool 
 
 def start(client: ClientState, command: Command, words: list[bytes], now: bool = False) -> Any:
     """As `invoke`, for who audits it."""
-    operation = partial(command.handler, client, words[command.words :])
+    operation: Callable[[], Any] = partial(command.handler, client, words[command.words :])
     if command.write and client.context.engine.shared is not None:
         operation = partial(client.context.commands.again, operation)
     return client.context.background.start(command.names(words), operation, now)
