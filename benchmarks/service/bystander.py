@@ -7,61 +7,16 @@ next, and then prints what it saw as JSON.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 from benchmarks.service.wire import Wire, packed
 
 EVERY = 0.0005
 """Seconds from a reply to the next request: a pause may be longer than it looks by as much."""
-
-
-@contextlib.contextmanager
-def beside(port: int, name: str) -> Iterator[Bystander]:
-    """A bystander that uses a filter of that name."""
-    command = [sys.executable, "-m", "benchmarks.service.bystander", str(port), name]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield Bystander(process)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-class Bystander:
-    """The process, as who measures has it."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._line()  # it is connected
-
-    def begin(self) -> None:
-        self._say()
-        self._line()
-
-    def end(self) -> dict[str, float]:
-        """Seconds of the longest `read` and of the longest `write` since `begin`, and how many."""
-        self._say()
-        found: dict[str, float] = json.loads(self._line())
-        return found
-
-    def _say(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("the client beside the request has ended")
-        return line
 
 
 def _watch(wire: Wire, name: str, over: threading.Event) -> dict[str, float]:
