@@ -35,13 +35,18 @@ def _watch(wire: Wire, name: str, over: threading.Event) -> dict[str, float]:
     return {**longest, "requests": count}
 
 
+def _wait(over: threading.Event) -> None:
+    sys.stdin.readline()
+    over.set()
+
+
 def _main(port: int, name: str) -> None:
     wire = Wire(port)
     gc.disable()
     print("connected", flush=True)
     while sys.stdin.readline():
         over = threading.Event()
-        waiting = threading.Thread(target=lambda: (sys.stdin.readline(), over.set()))  # noqa: B023
+        waiting = threading.Thread(target=_wait, args=(over,))
         print("begun", flush=True)
         waiting.start()
         print(json.dumps(_watch(wire, name, over)), flush=True)

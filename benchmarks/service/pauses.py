@@ -75,9 +75,9 @@ class _Stage:
         self.fill("a", "KIND", "rotating", "WINDOW", "1h", bits=14.0)
         yield "BF.ROTATE", lambda: None, lambda: call("BF.ROTATE", "a")
         self.drop("a")
-        for kind in (("KIND", "cuckoo", "ONFULL", "grow"), ("KIND", "scalable")):
-            full = partial(self._nearly_full, *kind)
-            yield f"growth, {kind[1]}", full, self._overfill
+        for kind, more in (("cuckoo", ("ONFULL", "grow")), ("scalable", ())):
+            full = partial(self._nearly_full, "KIND", kind, *more)
+            yield f"growth, {kind}", full, self._overfill
         self.drop("grown")
         yield "growth, redisbloom: a layer", self._full_layer, self._second_layer
         yield "growth, CF: a layer", self._full_cuckoo_layer, self._second_cuckoo_layer
@@ -220,7 +220,7 @@ def render(records: list[Record]) -> str:
 
 
 def _worst(record: Record) -> float:
-    return max(record["read"], record["write"])
+    return float(max(record["read"], record["write"]))
 
 
 def judge(records: list[Record]) -> Line:
