@@ -140,9 +140,10 @@ class _Stage:
 
 
 @contextlib.contextmanager
-def _beside(port: int, name: str) -> Iterator[_Bystander]:
+def _beside(server: servers.Running, name: str) -> Iterator[_Bystander]:
     """A bystander that uses a filter of that name."""
-    command = [sys.executable, "-m", "benchmarks.service.bystander", str(port), name]
+    command = [sys.executable, "-m", "benchmarks.service.bystander", str(server.port), name]
+    command.append(str(server.process.pid))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield _Bystander(process)
@@ -163,7 +164,8 @@ class _Bystander:
         self._line()
 
     def end(self) -> dict[str, float]:
-        """Seconds of the longest `read` and of the longest `write` since `begin`, and how many."""
+        """Seconds of the longest `read` and of the longest `write` since `begin`, less what they
+        had to wait for a processor; the longest of both by the `wall` clock; and how many."""
         self._say()
         found: dict[str, float] = json.loads(self._line())
         return found
@@ -190,7 +192,7 @@ def run(settings: Settings) -> list[Record]:
         server.wire() as wire,
     ):
         wire.call("BF.RESERVE", "small", 0.01, 1_000_000)
-        with _beside(server.port, "small") as client:
+        with _beside(server, "small") as client:
             for what, prepare, work in _Stage(wire, nbytes).works():
                 progress.step(f"service: pauses, {what}")
                 tries = 1 if "growth" in what or "all of it" in what else TRIES
@@ -210,9 +212,13 @@ def _measured(client: _Bystander, prepare: Work, work: Work) -> Record:
 
 
 def render(records: list[Record]) -> str:
-    titles = ("BF.EXISTS, ms", "BF.ADD, ms", "took, s")
+    titles = ("BF.EXISTS, ms", "BF.ADD, ms", "on the wall, ms", "took, s")
     rows = [
-        [r["request"], f"{1e3 * r['read']:.1f}", f"{1e3 * r['write']:.1f}", f"{r['took']:.2f}"]
+        [
+            r["request"],
+            *(f"{1e3 * r[name]:.1f}" for name in ("read", "write", "wall")),
+            f"{r['took']:.2f}",
+        ]
         for r in sorted(records, key=_worst, reverse=True)
     ]
     title = f"The longest that another client waits beside it, {records[0]['bytes'] / 1e9:.2f} GB"
