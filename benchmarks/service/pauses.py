@@ -3,6 +3,10 @@ copied, cleared, merged, dumped, loaded, dropped, or grows."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +14,6 @@ from functools import partial
 from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
 from benchmarks.service import servers
-from benchmarks.service.bystander import Bystander, beside
 from benchmarks.service.wire import Wire, packed
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
@@ -50,7 +53,10 @@ class _Stage:
         self.fill("a", "KIND", "bloom")
         self.fill("b", "KIND", "bloom")
         yield "COPY", lambda: self.drop("c"), lambda: call("COPY", "a", "c")
-        copied = lambda: call("COPY", "a", "c", "REPLACE")  # noqa: E731
+
+        def copied() -> object:
+            return call("COPY", "a", "c", "REPLACE")
+
         yield "COPY … REPLACE of one as large", copied, copied
         yield "BF.CLEAR", copied, lambda: call("BF.CLEAR", "c")
         yield "BF.MERGE", copied, lambda: call("BF.MERGE", "c", "b")
@@ -69,9 +75,9 @@ class _Stage:
         self.fill("a", "KIND", "rotating", "WINDOW", "1h", bits=14.0)
         yield "BF.ROTATE", lambda: None, lambda: call("BF.ROTATE", "a")
         self.drop("a")
-        for kind in (("KIND", "cuckoo", "ONFULL", "grow"), ("KIND", "scalable")):
-            full = partial(self._nearly_full, *kind)
-            yield f"growth, {kind[1]}", full, self._overfill
+        for kind, more in (("cuckoo", ("ONFULL", "grow")), ("scalable", ())):
+            full = partial(self._nearly_full, "KIND", kind, *more)
+            yield f"growth, {kind}", full, self._overfill
         self.drop("grown")
         yield "growth, redisbloom: a layer", self._full_layer, self._second_layer
         yield "growth, CF: a layer", self._full_cuckoo_layer, self._second_cuckoo_layer
@@ -133,6 +139,50 @@ class _Stage:
         self.wire.add("grown", range(FIRST, FIRST + SPREAD), CF_ADD)
 
 
+@contextlib.contextmanager
+def _beside(server: servers.Running, name: str) -> Iterator[_Bystander]:
+    """A bystander that uses a filter of that name."""
+    command = [sys.executable, "-m", "benchmarks.service.bystander", str(server.port), name]
+    command.append(str(server.process.pid))
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield _Bystander(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class _Bystander:
+    """The process, as who measures has it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._line()  # it is connected
+
+    def begin(self) -> None:
+        self._say()
+        self._line()
+
+    def end(self) -> dict[str, float]:
+        """Seconds of the longest `read` and of the longest `write` since `begin`, less what they
+        had to wait for a processor; the longest of both by the `wall` clock; and how many."""
+        self._say()
+        found: dict[str, float] = json.loads(self._line())
+        return found
+
+    def _say(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the client beside the request has ended")
+        return line
+
+
 def run(settings: Settings) -> list[Record]:
     nbytes = settings.pause_bytes
     records: list[Record] = []
@@ -142,7 +192,7 @@ def run(settings: Settings) -> list[Record]:
         server.wire() as wire,
     ):
         wire.call("BF.RESERVE", "small", 0.01, 1_000_000)
-        with beside(server.port, "small") as client:
+        with _beside(server, "small") as client:
             for what, prepare, work in _Stage(wire, nbytes).works():
                 progress.step(f"service: pauses, {what}")
                 tries = 1 if "growth" in what or "all of it" in what else TRIES
@@ -152,7 +202,7 @@ def run(settings: Settings) -> list[Record]:
     return records
 
 
-def _measured(client: Bystander, prepare: Work, work: Work) -> Record:
+def _measured(client: _Bystander, prepare: Work, work: Work) -> Record:
     prepare()
     client.begin()
     began = time.perf_counter()
@@ -162,9 +212,13 @@ def _measured(client: Bystander, prepare: Work, work: Work) -> Record:
 
 
 def render(records: list[Record]) -> str:
-    titles = ("BF.EXISTS, ms", "BF.ADD, ms", "took, s")
+    titles = ("BF.EXISTS, ms", "BF.ADD, ms", "on the wall, ms", "took, s")
     rows = [
-        [r["request"], f"{1e3 * r['read']:.1f}", f"{1e3 * r['write']:.1f}", f"{r['took']:.2f}"]
+        [
+            r["request"],
+            *(f"{1e3 * r[name]:.1f}" for name in ("read", "write", "wall")),
+            f"{r['took']:.2f}",
+        ]
         for r in sorted(records, key=_worst, reverse=True)
     ]
     title = f"The longest that another client waits beside it, {records[0]['bytes'] / 1e9:.2f} GB"
@@ -172,7 +226,7 @@ def render(records: list[Record]) -> str:
 
 
 def _worst(record: Record) -> float:
-    return max(record["read"], record["write"])
+    return float(max(record["read"], record["write"]))
 
 
 def judge(records: list[Record]) -> Line:

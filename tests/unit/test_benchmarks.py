@@ -201,6 +201,9 @@ def test_service_runs_and_judges(tmp_path: Path) -> None:
     assert all(0 < load["offered"] == load["capacity"] / 2 for load in loads)
     assert not any(load["errors"] for load in loads)
     assert any("half the load" in line["what"] for line in found["how_good"])
+    pauses = [r for r in records if r["table"] == "pauses"]
+    assert len(pauses) > 20
+    assert all(r["requests"] > 0 and r["read"] > 0 and r["write"] > 0 for r in pauses)
 
 
 @pytest.mark.slow
