@@ -193,8 +193,8 @@ class Settings:
 
     @property
     def sampling_seconds(self) -> float:
-        """Three rounds of samples, two, or one."""
-        return (12.0 if self.quick else 15.0) if self.scale >= 1 else 6.0
+        """Two rounds of samples, or one."""
+        return 12.0 if self.scale >= 1 else 6.0
 
     @property
     def arrow_keys(self) -> int:
