@@ -38,9 +38,10 @@ PARTS = {
     ),
     "engines": Part("terms of Polars and DuckDB queries, filters in Parquet files", 35, "engines"),
     "service": Part("bloomery serve beside redis-server", 145, "service"),
-    "running": Part("HTTP, samples and users of bloomery serve", 110, "running"),
-    "guard": Part("exact answers in front of PostgreSQL", 50, "guard"),
+    "running": Part("HTTP, samples and users of bloomery serve", 90, "running"),
+    "guard": Part("exact answers in front of PostgreSQL", 60, "guard"),
     "cluster": Part("filters in Redis, nodes, HAProxy", 110, "cluster"),
+    "stalls": Part("how long a PING waits beside each request", 240, "service.stalling", "--only"),
     "hashing": Part("what a hash costs, by its length and by k", 40, "library.hashing", JOBS),
     "admission": Part(
         "caches that keep what is asked for twice, and edges", 25, "jobs.admission", JOBS

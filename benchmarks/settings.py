@@ -193,8 +193,8 @@ class Settings:
 
     @property
     def sampling_seconds(self) -> float:
-        """Three rounds of samples, two, or one."""
-        return (12.0 if self.quick else 15.0) if self.scale >= 1 else 6.0
+        """Two rounds of samples, or one."""
+        return 12.0 if self.scale >= 1 else 6.0
 
     @property
     def arrow_keys(self) -> int:
@@ -209,16 +209,16 @@ class Settings:
     @property
     def guard_keys(self) -> int:
         """Rows of the table; there are as many absent keys."""
-        return self.size(100_000 if self.quick else 200_000)
+        return self.size(100_000)
 
     @property
     def guard_reads(self) -> int:
         """After the warm-up."""
-        return self.size(50_000 if self.quick else 60_000)
+        return self.size(30_000)
 
     @property
     def guard_rounds(self) -> int:
-        return (5 if self.quick else 9) if self.scale >= 1 else 1
+        return 5 if self.scale >= 1 else 1
 
     @property
     def guard_chunks(self) -> int:

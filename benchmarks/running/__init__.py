@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from benchmarks.lines import Line, missing, word
 from benchmarks.running import http, sampling, users
-from benchmarks.service import servers, stalling, steps
+from benchmarks.service import servers, steps
 from benchmarks.settings import Record, Settings
 
 STEPS: steps.Steps = {
     "http": http.run,
     "sampling": sampling.run,
     "users": users.run,
-    "stalls": stalling.run,
 }
 TABLES: steps.Tables = {
     "http": http.render,
     "sampling": sampling.render,
     "users": users.render,
-    "stalls": stalling.render,
 }
 
 
@@ -51,4 +49,4 @@ def judge(records: list[Record]) -> list[Line]:
     else:
         measured = f"{r['ratio']:.2f}x ({r['one']:,.0f} to {r['constant']:,.0f} a second)"
         lines.append(Line(what, asked_ratio, "-", measured, word(r["ratio"] >= 0.7)))
-    return [*lines, sampling.judge(records), *users.judge(records), stalling.judge(records)]
+    return [*lines, sampling.judge(records), *users.judge(records)]

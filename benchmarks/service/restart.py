@@ -18,7 +18,8 @@ def run(settings: Settings) -> list[Record]:
         data = folder / "data"
         with servers.bloomery(data, *quiet) as server, server.wire() as wire:
             progress.step(f"service: restart, a snapshot and {keys:,} adds")
-            wire.call("BF.RESERVE", "big", 0.01, settings.restart_capacity, "KIND", "bloom")
+            room = max(settings.restart_capacity, 2 * (SAMPLE + keys))
+            wire.call("BF.RESERVE", "big", 0.01, room, "KIND", "bloom")
             wire.add("big", range(SAMPLE))
             wire.call("SAVE")
             wire.add("big", range(SAMPLE, SAMPLE + keys))

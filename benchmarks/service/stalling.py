@@ -1,4 +1,4 @@
-"""The longest that any request holds up the PING of another client, by the wall clock."""
+"""`stalls`: the longest that any request holds up the PING of another client, by the wall clock."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ def render(records: list[Record]) -> str:
     return table(f"a PING beside the largest request, the worst {SHOWN}", columns, rows)
 
 
-def judge(records: list[Record]) -> Line:
+def judge(records: list[Record]) -> list[Line]:
     what, must = "the longest that a request holds up a PING", "<= 50 ms"
     found = [r["wall"] for r in records if r["table"] == "stalls"]
     if not found:
-        return missing(what, must)
-    return Line(what, must, "-", f"{1e3 * max(found):.1f} ms", word(max(found) <= stalls.LIMIT))
+        return [missing(what, must)]
+    measured = f"{1e3 * max(found):.1f} ms"
+    return [Line(what, must, "-", measured, word(max(found) <= stalls.LIMIT))]

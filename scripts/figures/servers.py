@@ -126,9 +126,9 @@ def snapshots() -> str:
     return table(head, rows)
 
 
-@block("running")
+@block("stalls")
 def stalls() -> str:
-    found = sorted(records("running", table="stalls"), key=lambda r: -float(r["wall"]))
+    found = sorted(records("stalls", table="stalls"), key=lambda r: -float(r["wall"]))
     rows = [(r["request"], _ms(1e3 * r["wall"]), _ms(1e3 * r["loop"])) for r in found[:5]]
     head = (f"the worst of {len(found)} requests", "a PING beside it", "work of the serving thread")
     return table(head, rows)
