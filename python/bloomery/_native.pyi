@@ -397,8 +397,6 @@ class Family(_KeyFilter):
     def read_only(self) -> bool:
         """True if it is mapped from a file."""
     @property
-    def _layout(self) -> int: ...
-    @property
     def _extra(self) -> tuple[int, int, int, int, int, int]: ...
     def _remove_one(self, key: Key, /) -> bool:
         """Take one copy of the key out; KeyError if it is definitely not there.

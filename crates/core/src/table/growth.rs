@@ -135,11 +135,6 @@ impl Table<false> {
         Err(colliding())
     }
 
-    /// The size that comes after `from`, which is this table's or larger.
-    pub fn next_geometry(&self, from: Geometry, limit: f64) -> Result<Geometry, Refusal> {
-        self.with_slots(from.next(), limit)
-    }
-
     /// A later size, with slots as wide as the error rate asks for.
     fn with_slots(&self, mut next: Geometry, limit: f64) -> Result<Geometry, Refusal> {
         if next.buckets > MOST_BUCKETS {

@@ -593,11 +593,6 @@ impl Family {
     }
 
     #[getter]
-    fn _layout(&self, py: Python<'_>) -> PyResult<u8> {
-        Ok(self.header(py)?.layout)
-    }
-
-    #[getter]
     fn _extra(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
         Ok(self.header(py)?.extra.into())
     }
