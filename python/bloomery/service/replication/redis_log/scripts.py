@@ -74,11 +74,18 @@ local function with_end(reply, whole)
 end
 """
 
-FETCH = LogScript(
-    b"""
-if redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2] and redis.call('EXISTS', KEYS[1]) == 1 then
-  return {1, ARGV[1], ARGV[2]}
+# What others wrote there without `last`, and be it garbage, is seen by all: nothing is skipped.
+_IS_LAST = b"""
+local function is_last()
+  return redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2]
+    and #redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 1) == 0
 end
+"""
+
+FETCH = LogScript(
+    _IS_LAST
+    + b"""
+if is_last() and redis.call('EXISTS', KEYS[1]) == 1 then return {1, ARGV[1], ARGV[2]} end
 """
     + _READ
     + b"return with_end(read())"
@@ -87,8 +94,9 @@ end
 # ARGV: as above, and the entry. Replies {2, position, '', entries between the mark and it}; 3: not
 # all of those; or what a fetch replies, and nothing is appended.
 APPEND = LogScript(
-    b"""
-if redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2] then
+    _IS_LAST
+    + b"""
+if is_last() then
   local id = redis.call('XADD', KEYS[1], 'NOMKSTREAM', '*', 'e', ARGV[5])
   if id then
     redis.call('SET', KEYS[3], id .. string.sub(ARGV[5], 5, 20))
