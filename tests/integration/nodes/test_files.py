@@ -72,8 +72,9 @@ def test_more_than_an_entry_has_room_for(
     entry may have, and a chunk of RedisBloom's filters of more bytes."""
     settings = {"proto_max_bulk_len": "128mb", "max_request_bytes": "256mb"}
     settings |= {"max_input_bytes": "1gb"}
-    fleet = start_fleet(redis_server.url, nodes=2, **settings)
-    with fleet.client(0) as here, fleet.client(1) as there:
+    patient = {"store_timeout_ms": 30_000, "store_max_lag_ms": 60_000}  # on a busy machine
+    fleet = start_fleet(redis_server.url, nodes=2, **settings, **patient)
+    with fleet.client(0, socket_timeout=60) as here, fleet.client(1) as there:
         # Keys of a byte each in one batch: 36 MB of hashes.
         count = 4_500_000
         here.execute_command("BF.RESERVE", "bytes", 0.01, 1000, "KIND", "bloom")
