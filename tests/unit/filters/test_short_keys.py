@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from bloomery import BloomFilter
 from bloomery.errors import InvalidKey
 
-FILTERS = [BloomFilter(10, hasher=hasher) for hasher in ("xxh3", "murmur3", "fnv1a", "siphash")]
+HASHERS: list[Any] = ["xxh3", "murmur3", "fnv1a", "siphash"]
+FILTERS = [BloomFilter(10, hasher=hasher) for hasher in HASHERS]
 ROOM = 320
 """Bytes that a short key can have."""
 
@@ -83,7 +84,8 @@ def test_lone_surrogates_wherever_they_are(length: int, other: str) -> None:
     """A str that UTF-8 cannot hold is refused with the index, alone and in a tuple."""
     for place in {0, length // 2, length - 1}:
         text = f"{other}{'x' * place}\ud83d{'y' * (length - place - 1)}"
-        for key in (text, (text,), ("a", text), Text(text)):
+        keys: list[Any] = [text, (text,), ("a", text), Text(text)]
+        for key in keys:
             with pytest.raises(InvalidKey, match=f"index {len(other) + place},"):
                 FILTERS[0].add(key)
 
@@ -163,17 +165,18 @@ def test_the_first_uuid_of_a_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    hashes = [FILTERS[0].hash_of(key) for key in (UUID(int=7), UUID(int=7), (UUID(int=7),))]
+    keys: list[Any] = [UUID(int=7), UUID(int=7), (UUID(int=7),)]
+    hashes = list(map(FILTERS[0].hash_of, keys))
     assert list(map(int, done.stdout.split())) == hashes
 
 
 def test_in_lists_as_alone() -> None:
     """Keys of all these kinds, mixed in one list, are those that were added one by one."""
-    keys = [
+    keys: list[Any] = [
         key for i in range(50) for key in (f"é{i}", f"用{i}", UUID(int=i), (f"ü{i}", i), f"a{i}")
     ]
     one_by_one, at_once = BloomFilter(1000, 1e-9), BloomFilter(1000, 1e-9)
     assert all(map(one_by_one.add, keys))
     assert at_once.add_many(keys) == [True] * len(keys)
-    assert bytes(one_by_one) == bytes(at_once)
+    assert one_by_one.to_bytes() == at_once.to_bytes()
     assert all(key in at_once for key in keys)
