@@ -142,7 +142,7 @@ where
         }
         match self.table.add_planned(plan) {
             Added::New => {}
-            // Every seventh key of a full table: what was looked at is not looked at again.
+            // What was looked at is not looked at again.
             Added::NoSlot if self.table.insert_crowded(h) => {}
             _ => return self.add_with_care(h),
         }

@@ -1,7 +1,7 @@
 //! Text as CPython holds it, with 1, 2 or 4 bytes for each character, to UTF-8.
 //!
-//! Most text that is not ASCII has some that is, which goes over a word at a time: character by
-//! character took twice as long. Room is asked for once, for all that there could be.
+//! Most text that is not ASCII has some that is, which goes over a word at a time. Room is asked for
+//! once, for all that there could be.
 
 use std::mem::MaybeUninit;
 

@@ -57,8 +57,7 @@ static DRAWN: [u32; 9] = {
     table
 };
 
-/// Is no cell of a key empty? All of them are taken out of the line at once, which takes half of the
-/// time that making their mask does.
+/// Is no cell of a key empty? Up to eight of them are taken out of the line at once; no mask is made.
 ///
 /// # Safety
 /// AVX2; 64 readable bytes at `line`.

@@ -4,7 +4,6 @@ use std::arch::x86_64::*;
 
 use super::packed::Packed;
 use super::positions::REACH_BITS;
-use crate::bits::LINE_BYTES;
 use crate::hash::IntHash;
 use crate::loops::Keys;
 use crate::probe::prefetch;
@@ -45,12 +44,6 @@ static ANSWERS: [[u8; 4]; 16] = {
 #[target_feature(enable = "avx2")]
 pub unsafe fn contains(packed: &Packed, keys: &Keys<'_>, answers: &mut [u8]) -> usize {
     let large = packed.bits.nbytes() >= PREFETCH_FROM;
-    if !large && answers.len() >= packed.bits.nbytes() / LINE_BYTES {
-        // It may have left the cache since it was last asked: all of it comes back at once, while
-        // the first keys that miss a line would each wait for theirs.
-        let lines = (0..packed.bits.nbytes()).step_by(LINE_BYTES);
-        lines.for_each(|byte| prefetch(packed.bits.as_ptr().wrapping_add(byte)));
-    }
     // SAFETY: as promised by the caller.
     unsafe {
         match keys {

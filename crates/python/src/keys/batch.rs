@@ -187,7 +187,7 @@ fn listed(target: &mut impl Target, list: &Bound<'_, PyList>, options: &Options)
 }
 
 /// How many items ahead to fetch: their objects lie anywhere in memory.
-const ITEMS_AHEAD: usize = 32;
+const ITEMS_AHEAD: usize = 16;
 
 /// The hash of a list's item, if it has that many (a key's own code may shorten the list).
 #[inline(always)]

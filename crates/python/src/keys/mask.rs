@@ -72,7 +72,7 @@ impl MaskMemory {
 /// Answers between two turns of other threads: a millisecond.
 const TURN: usize = 1 << 18;
 
-/// Takes so many references at once: one by one, each waits for the one before, 1.5 ns a row.
+/// Takes so many references at once: one by one, each would wait for the one before.
 ///
 /// # Safety
 /// True or False, with the interpreter lock held.
