@@ -217,7 +217,7 @@ BREAKS = [
     ("FETCH", b"'COUNT', take)", b"'COUNT', 1)"),
     ("APPEND", b"elseif reply[1] == 0 then", b"elseif false then"),
     ("APPEND", b"redis.call('EXISTS', log, KEYS[2]) > 0", b"false"),
-    ("APPEND", b"redis.call('SET', last, id .. tag_of(ARGV[5]))", b""),
+    ("APPEND", b"if is_last() then", b"if true then"),
     ("PUT_BACK", b"string.sub(final[2][2], 5, 20) ~= ARGV[2]", b"false"),
     ("PUT_BACK", b"final[1] ~= ARGV[1]", b"false"),
     ("PUT_BACK", b"redis.call('DEL', last)", b"ARGV[#ARGV] = ARGV[#ARGV - 2]"),
