@@ -814,7 +814,7 @@ class Session:
         """All replies, to be sent."""
     def arrived(self) -> None:
         """Note that a chunk has come, which will be fed later."""
-    def answer(self, results: list[Any], again: list[bytes] = []) -> list[list[bytes]]:
+    def answer(self, results: list[Any], again: list[bytes] = ...) -> list[list[bytes]]:
         """Reply to the writes that were deferred.
 
         There is a result for each record of the turn's log, by its place: what `Shelf.apply`
