@@ -76,8 +76,8 @@ def test_no_request_holds_up_others(stage: Stage) -> None:
     rest = [case for case in CASES if case not in last and case not in floods]
     some = random.Random(20261116)
     chosen = [
-        *some.sample(floods, effort(5, 15, len(floods))),
-        *some.sample(rest, effort(10, 40, len(rest))),
+        *some.sample(floods, effort(5, 8, len(floods))),
+        *some.sample(rest, effort(10, 20, len(rest))),
     ]
     failed = [why for case in [*chosen, *last] if (why := held(stage, case)) is not None]
     assert not failed, "\n".join(failed)

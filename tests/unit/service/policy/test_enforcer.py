@@ -383,7 +383,7 @@ def test_policies_survive_a_copy_and_a_new_name(house: House) -> None:
 def test_a_loaded_filter_has_the_policy_of_its_kind(house: House) -> None:
     """A plain filter that comes from a file refuses keys past its capacity, as one made here."""
     house.make(on_full="alert")
-    head = house.commands.export(b"x", -1)
+    head = eagerly(house.commands.export_head(b"x"))
     rest = house.commands.export(b"x", 0)
     eagerly(house.commands.drop(b"x"))
     eagerly(house.commands.load(b"x", 1, head))

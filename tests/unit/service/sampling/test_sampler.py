@@ -237,7 +237,7 @@ def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
             (bank,) = await server.parts.sampler.samples(entry)
             unknown = ("fill_ratio", "estimated_error_rate", "observed_error_rate", "observed_low")
             assert [bank[name] for name in unknown] == [None] * 4
-            head = server.parts.commands.export(b"bloom", -1)
+            head = await server.parts.commands.export_head(b"bloom")
             loading = eagerly(server.parts.commands.load(b"loading", 1, head))
             assert server.parts.sampler.take(loading) is None
 
