@@ -20,7 +20,7 @@ class Part:
 
 JOBS = "make bench-jobs"
 PARTS = {
-    "library": Part("one million keys beside every peer", 95, "library"),
+    "library": Part("one million keys beside every peer", 100, "library"),
     "memory": Part("bits a key and the observed error rate", 10, "library.memory"),
     "threads": Part("two threads", 10, "library.threads"),
     "limits": Part(
@@ -28,20 +28,20 @@ PARTS = {
         110,
         "limits",
     ),
-    "family": Part("every other kind of filter beside its peers", 75, "family"),
+    "family": Part("every other kind of filter beside its peers", 95, "family"),
     "exact": Part(
         "revoked keys among valid ones, without error; filters in a browser", 15, "jobs.exact"
     ),
     "feeds": Part("deltas of signed feeds, and what the check of a token costs", 15, "jobs.feeds"),
-    "shell": Part(
-        "lines of JSON by a field, and what two files have not in common", 45, "jobs.shell"
-    ),
-    "engines": Part("terms of Polars and DuckDB queries, filters in Parquet files", 35, "engines"),
-    "service": Part("bloomery serve beside redis-server", 145, "service"),
+    "engines": Part("terms of Polars and DuckDB queries, filters in Parquet files", 45, "engines"),
+    "service": Part("bloomery serve beside redis-server", 230, "service"),
     "running": Part("HTTP, samples and users of bloomery serve", 90, "running"),
-    "guard": Part("exact answers in front of PostgreSQL", 60, "guard"),
-    "cluster": Part("filters in Redis, nodes, HAProxy", 110, "cluster"),
+    "guard": Part("exact answers in front of PostgreSQL", 90, "guard"),
+    "cluster": Part("filters in Redis, nodes, HAProxy", 390, "cluster", "make bench-cluster"),
     "stalls": Part("how long a PING waits beside each request", 240, "service.stalling", "--only"),
+    "shell": Part(
+        "lines of JSON by a field, and what two files have not in common", 90, "jobs.shell", JOBS
+    ),
     "hashing": Part("what a hash costs, by its length and by k", 40, "library.hashing", JOBS),
     "admission": Part(
         "caches that keep what is asked for twice, and edges", 25, "jobs.admission", JOBS

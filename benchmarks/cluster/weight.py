@@ -17,6 +17,8 @@ NAME = "weighed"
 ERROR_RATE = 0.01
 MOST = 2.2
 SPACING = 0.05  # seconds between two looks at the most that was used
+LOOKS = 6  # half a second apart, between which it stays the same
+NOISE = 1 << 20  # bytes: buffers of clients
 
 
 def run(settings: Settings) -> list[Record]:
@@ -55,13 +57,17 @@ def _used(there: Stage) -> int:
 
 
 def _settled(there: Stage) -> None:
-    """Return when what was dropped is gone: Redis frees it in a thread."""
-    until = time.monotonic() + 30
-    while there.client.info("memory")["lazyfree_pending_objects"]:
+    """Return when what was dropped is gone, which Redis frees in a thread, and no snapshot is being
+    written that the node began by itself: then its memory stays the same."""
+    until, before, same = time.monotonic() + 60, 0, 0
+    while same < LOOKS:
         if time.monotonic() > until:
             raise RuntimeError("Redis does not let go of what was dropped")
-        time.sleep(0.1)
-    time.sleep(0.5)  # buffers of clients shrink
+        time.sleep(0.5)
+        pending = there.client.info("memory")["lazyfree_pending_objects"]
+        used = _used(there)
+        same = 0 if pending or abs(used - before) > NOISE else same + 1
+        before = used
 
 
 class _Most:

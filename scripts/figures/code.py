@@ -58,16 +58,20 @@ def _log_costs() -> dict[str, float]:
     if not any("a server alone" in r["what"] for r in found):
         return {}
     singly, crowd, batch = (r for r in found if "writer_us" in r)
-    loads = [r["mb_a_second"] for r in records("cluster", table="loading") if "node" in r["what"]]
+    loads = [
+        r["nbytes"] / (r["seconds"] + r["empty_seconds"])  # the node's start among it
+        for r in records("cluster", table="loading")
+        if "node" in r["what"]
+    ]
     return {
-        "follow_request_us": singly["follower_us"] - batch["follower_us"],
+        "follow_request_us": crowd["follower_us"] - batch["follower_us"],
         "follow_key_us": batch["follower_us"],
         "write_request_us": crowd["writer_us"] - crowd["follower_us"],
         "write_key_us": batch["writer_us"] - batch["follower_us"],
         "redis_request_us": crowd["redis_us"] - batch["redis_us"],
         "redis_key_us": batch["redis_us"],
         "kept_entry_bytes": singly["stream_bytes"] - 8,
-        "load_bytes_a_second": min(loads) * 1e6,  # into memory that is new to the machine
+        "load_bytes_a_second": min(loads),  # into memory that is new to the machine
     }
 
 

@@ -14,25 +14,25 @@ from dataclasses import dataclass, fields
 class Figures:
     """Times are of a processor, in microseconds; `request`: of each, `key`: of each key in it."""
 
-    request_us: float = 10.5
-    key_us: float = 0.0744
-    follow_request_us: float = 12.0
-    follow_key_us: float = 0.14
-    write_request_us: float = 35.0
-    write_key_us: float = 0.5
-    redis_request_us: float = 10.0
-    redis_key_us: float = 0.03
-    redis_ask_us: float = 7.37
+    request_us: float = 10.2
+    key_us: float = 0.0632
+    follow_request_us: float = 7.07
+    follow_key_us: float = 0.158
+    write_request_us: float = 28.5
+    write_key_us: float = 0.104
+    redis_request_us: float = 7.62
+    redis_key_us: float = 0.117
+    redis_ask_us: float = 7.03
     redis_check_us: float = 1.3
     redis_set_us: float = 3.14
-    balancer_request_us: float = 23.7
+    balancer_request_us: float = 11.5
     stream_entry_bytes: float = 130.0
     stream_key_bytes: float = 8.0
-    kept_entry_bytes: float = 91.0
+    kept_entry_bytes: float = 88.2
     node_bytes: float = 104e6
     redis_factor: float = 1.25
-    load_bytes_a_second: float = 500e6
-    lag_seconds: float = 0.00888
+    load_bytes_a_second: float = 590e6
+    lag_seconds: float = 0.00875
     busy: float = 0.7
 
     def check_us(self, batch: int) -> float:
