@@ -8,9 +8,9 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 # By file and not by an index of ours: where packages come from is the machine's setting.
 INSTALL = $(BIN)/python scripts/install.py
-# Three test workers a core, since most wait for servers: a third of the time was idle with two a core.
+# Two test workers a core, since most wait for servers; with three browsers were slow enough for tests to fail.
 # `make test WORKERS=0` runs them in one process, for a debugger.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
 RUST_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_SOURCES := LICENSE $(wildcard README.md) $(shell find python packaging -type f ! -name '*.so' ! -name '*.pyc')
