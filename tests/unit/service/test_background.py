@@ -86,10 +86,11 @@ def test_who_asks_waits_for_a_lock(tmp_path: Path) -> None:
 
     async def main() -> None:
         eagerly(commands.create(b"seen", "bloom", capacity=100, error_rate=0.01))
+        add = partial(commands.change, commands.add, b"seen", ["a"])
         with background.lock({b"seen"}):
             asked = [
                 asyncio.ensure_future(commands.read(b"seen", ["a"])),
-                asyncio.ensure_future(commands.change(commands.add, b"seen", ["a"])),
+                asyncio.ensure_future(commands.run([b"seen"], add)),
             ]
             for _ in range(10):
                 await asyncio.sleep(0)
