@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.filters import saved
+from bloomery.filters import internals, saved
 from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.answer import Answer
 from bloomery.service.background import Background
@@ -36,7 +36,7 @@ from bloomery.storage import files
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
-MAX_EXPORT_BYTES = 1 << 20  # of one chunk: it is copied several times, and all others wait
+_EXPORT_BYTES = 1 << 20  # of one chunk: it is copied several times, and all others wait
 _MOST_CHUNK = 16 << 20  # bytes, in an entry of a shared log
 _TRIES = 16  # times that other nodes may drop a filter before an operation is done to it
 # What is decided by which filters there are, and how they are (`permissions.OPERATIONS`).
@@ -238,7 +238,7 @@ class Commands:
     def _make_room(self, entry: Entry, keys: int) -> None:
         """Let a filter grow ahead; in a thread."""
         try:
-            entry.filter._make_room(keys)
+            internals.make_room(entry.filter, keys)
         except errors.BloomeryError:  # each key is answered with NO_ROOM
             self.engine.shelf.starve(entry.name)
 
@@ -354,8 +354,8 @@ class Commands:
         entry = self._loaded(name)
         names = self.lookups.cached_names(entry, keys)
         if self.engine.shared is not None:
-            for some in _grouped(names):
-                await self.engine.perform(Op.FORGET, entry.id, operations.names(some))
+            for group in _grouped(names):
+                await self.engine.perform(Op.FORGET, entry.id, operations.names(group))
         await self.lookups.forget(entry, names)
 
     # Whole filters.
@@ -380,10 +380,10 @@ class Commands:
         """Use no more memory than the keys need, where the kind can."""
         await self.engine.perform(Op.COMPACT, self._loaded(name).id)
 
-    def export(self, name: bytes, start: int, most: int = MAX_EXPORT_BYTES) -> bytes:
-        """Return up to `most` bytes of the filter's memory as it is saved, from an offset on; none
-        at the end. A filter that changes meanwhile will not load: export a copy of it."""
-        return saved.part(self._exported(name), start, most)
+    def export(self, name: bytes, start: int) -> bytes:
+        """Return a chunk of the filter's memory as it is saved, from an offset on; nothing at the
+        end. A filter that changes meanwhile will not load: export a copy of it."""
+        return saved.part(self._exported(name), start, _EXPORT_BYTES)
 
     async def export_head(self, name: bytes) -> bytes:
         """Return what comes before that memory: its checksum is in it, which a thread makes if the
@@ -416,9 +416,8 @@ class Commands:
             rest = data[len(part) :]
             return await self.load(name, 1 + len(part), rest) if rest else entry
         entry = self.find(name)
-        ours = (
-            entry.loading is not None
-        )  # a position is where it starts; RedisBloom's, where it ends
+        # Our position of a part is where it starts; RedisBloom's, where it ends.
+        ours = entry.loading is not None
         changed = None
         for at in range(0, max(1, len(data)), self._most_chunk):
             part = data[at : at + self._most_chunk]
