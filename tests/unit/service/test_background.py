@@ -84,7 +84,7 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
 
 def test_who_asks_waits_for_a_lock(tmp_path: Path) -> None:
     """Nothing comes between the commands of a transaction."""
-    log, engine, background, commands = opened(tmp_path)
+    log, _, background, commands = opened(tmp_path)
 
     async def main() -> None:
         eagerly(commands.create(b"seen", "bloom", capacity=100, error_rate=0.01))
