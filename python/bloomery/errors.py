@@ -63,7 +63,7 @@ class InvalidConfiguration(InvalidParameter):
     @property
     def problems(self) -> list[str]:
         """What is wrong, one line each."""
-        return [str(one) for one in self.args]
+        return [str(argument) for argument in self.args]
 
     def __str__(self) -> str:
         return "; ".join(self.problems)

@@ -191,8 +191,8 @@ def _called(function: Callable[..., Any], *first: Any) -> str:
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:
-    usable = [one for one in known if one not in ("cls", "self")]
-    right = [one for one in KEYWORDS.get(name, ()) if one in usable]
+    usable = [keyword for keyword in known if keyword not in ("cls", "self")]
+    right = [keyword for keyword in KEYWORDS.get(name, ()) if keyword in usable]
     if not right and name in ELSEWHERE:
         return ELSEWHERE[name]
     right = right or _near(name, usable)

@@ -312,10 +312,10 @@ class Engine:
     ) -> None:
         """From now on add to the successor what is added to a filter, in the same turn; tell
         `on_failure` if that cannot go on, and why. On nodes the filter's settings tell."""
-        one, other = entry.filter, successor.filter
-        if (one.hasher, one.seed) != (other.hasher, other.seed):
+        live, new = entry.filter, successor.filter
+        if (live.hasher, live.seed) != (new.hasher, new.seed):
             raise errors.InvalidParameter("a successor must have the same hasher and seed")
-        if other.kind == "cuckoo" and not facts(other)["grow"]:
+        if new.kind == "cuckoo" and not facts(new)["grow"]:
             raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
         if self.shared is not None:
             fields = operations.fields(successor=successor.id)

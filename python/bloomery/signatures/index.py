@@ -315,7 +315,7 @@ def _bits(bits: int | Mapping[str, int], names: Sequence[str]) -> list[int]:
 
 
 def _made(length: int, bits: list[int]) -> _native.Signatures:
-    for what, value in [("length", length), *(("bits", one) for one in bits)]:
+    for what, value in [("length", length), *(("bits", number) for number in bits)]:
         if type(value) is not int or not 1 <= value <= 4096:
             raise InvalidParameter(f"{what} is {value!r}, must be an int from 1 to 4096")
     return _native.Signatures(length, bits)

@@ -55,7 +55,7 @@ class ParquetFolder(IndexedRows):
         """Those that an index was saved with; in another folder, if they were moved there."""
         try:
             assert isinstance(about, dict)
-            files = [File(**one) for one in about["files"]]
+            files = [File(**fields) for fields in about["files"]]
             assert all(type(f.path) is str and type(f.rows) is int and f.rows >= 0 for f in files)
             return cls(os.fspath(folder or about["folder"]), files)
         except (AssertionError, KeyError, TypeError):

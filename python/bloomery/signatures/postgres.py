@@ -81,7 +81,7 @@ def read_table(url: str, table: str, password: str | None = None) -> Table:
         name=full,
         rows=float(rows),
         pages=max(0, int(pages)),
-        columns=[_column(float(rows), *one) for one in found],
+        columns=[_column(float(rows), *row) for row in found],
         indexes=[f"{definition} ({size:,} bytes)" for definition, size in indexes],
         extension=bool(extension),
     )

@@ -134,7 +134,7 @@ def _described(text: bytes, columns: int) -> Description:
     right = (
         isinstance(bits, list)
         and len(bits) == len(schema) == columns == len(set(schema.names))
-        and all(type(one) is int and 0 < one < 1 << 32 for one in bits)
+        and all(type(number) is int and 0 < number < 1 << 32 for number in bits)
         and (rows is None or isinstance(rows, dict))
     )
     if not right:

@@ -44,8 +44,8 @@ def find(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, list[CorpusFile]
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            below = sorted(one for one in path.rglob("*") if one.name.endswith(SUFFIXES))
-            found += [one for one in below if one.is_file()]
+            below = sorted(file for file in path.rglob("*") if file.name.endswith(SUFFIXES))
+            found += [file for file in below if file.is_file()]
         elif path.exists():
             found.append(path)
         else:

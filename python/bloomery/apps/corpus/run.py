@@ -211,8 +211,8 @@ class CorpusRun:
                 failures: list[BaseException] = []
                 while working:
                     done, working = wait(working, _POLL)
-                    for one in done:
-                        failure = one.exception()
+                    for task in done:
+                        failure = task.exception()
                         if failure is not None and not isinstance(failure, _Stopped):
                             failures.append(failure)
                     self._tell(progress)

@@ -89,7 +89,7 @@ def remove(
 
     def pick(filter: AnyFilter) -> tuple[Many, typed.Lines]:
         if not isinstance(filter, RemovingFilter):
-            able = [name for name, one in COMMON_KINDS.items() if issubclass(one, RemovingFilter)]
+            able = [name for name, kind in COMMON_KINDS.items() if issubclass(kind, RemovingFilter)]
             raise IncompatibleFilters(
                 f"{file}: no key can be removed from a {filter.kind} filter; "
                 f"filters of kind {', '.join(able)} can do that"
@@ -203,7 +203,7 @@ def contains(
 
     def select(texts: list[bytes]) -> list[bool]:
         there = typed.ask_forms(filter.contains_many, [[read(text)] for text in texts])
-        return [one != invert for one in there]
+        return [maybe != invert for maybe in there]
 
     def ask(data: memoryview, final: bool) -> int:
         nonlocal selected

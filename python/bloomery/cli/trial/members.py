@@ -104,7 +104,7 @@ class NodeProcess(ManagedProcess):
     def command(self) -> list[str]:
         self._ready = False
         ports = ("--resp-port", str(self.resp_port), "--http-port", str(self.http_port))
-        settings = [part for one in self.settings for part in ("--set", one)]
+        settings = [part for setting in self.settings for part in ("--set", setting)]
         where = ["--data", str(self.folder), "--host", HOST]
         if self.configuration is not None:
             where += ["--config", str(self.configuration)]
@@ -149,15 +149,16 @@ class BalancerProcess(ManagedProcess):
 
     def close(self) -> None:
         """Let the ports go."""
-        for one in self._sockets.values():
-            one.close()
+        for listener in self._sockets.values():
+            listener.close()
 
     def command(self) -> list[str]:
         return [self._program, "-db", "-f", str(CONFIGURATION)]
 
     def environment(self) -> dict[str, str]:
         variables = {
-            f"BALANCER_{door.upper()}": f"fd@{one.fileno()}" for door, one in self._sockets.items()
+            f"BALANCER_{door.upper()}": f"fd@{listener.fileno()}"
+            for door, listener in self._sockets.items()
         }
         for number, node in enumerate(self.nodes, 1):
             variables[f"BALANCER_NODE_{number}"] = HOST
@@ -171,7 +172,7 @@ class BalancerProcess(ManagedProcess):
         return not self.quiet and not (self.been_up and line.startswith("["))
 
     def files(self) -> list[int]:
-        return [one.fileno() for one in self._sockets.values()]
+        return [listener.fileno() for listener in self._sockets.values()]
 
     def up(self) -> bool:
         # Where nodes have users, it lives and wants a name.

@@ -93,7 +93,7 @@ def append(data: str | os.PathLike[str], lines: list[Line]) -> None:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
                 _put_aside(path)
                 continue
-            file.write(b"".join(json.dumps(one).encode() + b"\n" for one in lines))
+            file.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
             return
 
 
@@ -182,7 +182,7 @@ class Audit:
             while len(batch) < 1000 and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             ended = None in batch
-            self._write([one for one in batch if one is not None])
+            self._write([line for line in batch if line is not None])
 
     def _write(self, lines: list[Line]) -> None:
         while lines:

@@ -201,6 +201,6 @@ def secret_in_file(name: str) -> str | None:
 
 def like(name: str, likeness: float = 0.6) -> str:
     """Return "; did you mean …?" for a name that is nearly one of a setting's, else nothing."""
-    files = [f"{one}-file" for one in _FIELDS if secret_in_file(f"{one}-file")]
+    files = [f"{name}-file" for name in _FIELDS if secret_in_file(f"{name}-file")]
     near = get_close_matches(plain(name[:60]), [*_FIELDS, *files], 3, likeness)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -74,7 +74,7 @@ def _server(
         "memory_limit": parts.settings.maxmemory or None,
         "connections": figures.connections,
         "commands": sum(figures.commands.values()),
-        "latency": {door: _quantiles(one) for door, one in figures.latency.items()},
+        "latency": {door: _quantiles(histogram) for door, histogram in figures.latency.items()},
         "tls_expires": figures.tls_expires,
     }
 
@@ -132,9 +132,9 @@ def _tail(path: Path, limit: int) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     lines = []
-    for one in reversed(raw):
+    for line in reversed(raw):
         try:
-            lines.append(json.loads(one))
+            lines.append(json.loads(line))
         except ValueError:  # the first may be cut
             continue
         if len(lines) == limit:

@@ -65,7 +65,7 @@ def write_chunks(
             )
         except BaseException:
             # A Redis that is full would keep what nobody reads for an hour.
-            _drop(client, [keys.part(id, one) for one in range(number + 1)])
+            _drop(client, [keys.part(id, part) for part in range(number + 1)])
             raise
     return size
 

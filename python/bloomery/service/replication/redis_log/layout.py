@@ -117,11 +117,11 @@ def placed(at: object, data: object) -> Placed:
 
 def manifest_bytes(manifest: Manifest) -> bytes:
     """Return a manifest as Redis holds it."""
-    ids = b"".join([one.id.hex().encode() for one in manifest.snapshots])
+    ids = b"".join([snapshot.id.hex().encode() for snapshot in manifest.snapshots])
     parts = [bytes([len(manifest.snapshots)]), ids]
-    for one in manifest.snapshots:
-        entry = one.last.entry.to_bytes()
-        parts += [_SNAPSHOT.pack(*one.last.position, one.count, len(entry)), entry]
+    for snapshot in manifest.snapshots:
+        entry = snapshot.last.entry.to_bytes()
+        parts += [_SNAPSHOT.pack(*snapshot.last.position, snapshot.count, len(entry)), entry]
     body = b"".join(parts)
     return _HEAD.pack(_MANIFEST, zlib.crc32(body)) + body
 

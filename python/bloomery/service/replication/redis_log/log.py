@@ -178,14 +178,14 @@ class RedisLog:
     async def _put_back(self, action: m.PutBack) -> bool:
         """Some megabytes at a time: each time the stream must end where the last left it."""
         end, batch, size = action.end, list[bytes](), 0
-        for number, one in enumerate(action.entries, 1):
-            batch += (written(one.position), one.entry.to_bytes())
+        for number, entry in enumerate(action.entries, 1):
+            batch += (written(entry.position), entry.entry.to_bytes())
             size += len(batch[-1])
             if size >= _MOST_BYTES or number == len(action.entries):
                 arguments = (written(end.position), tag(end), *batch)
                 if await self._run(self._writes, scripts.PUT_BACK, *arguments) != 1:
                     return False
-                end, batch, size = one.mark, [], 0
+                end, batch, size = entry.mark, [], 0
         return True
 
     async def _swap(self, action: m.SwapManifest) -> bool:
@@ -255,7 +255,7 @@ class RedisLog:
 
 
 def _named(manifest: m.Manifest) -> tuple[bytes, bytes]:
-    ids = b"".join([one.id.hex().encode() for one in manifest.snapshots])
+    ids = b"".join([snapshot.id.hex().encode() for snapshot in manifest.snapshots])
     return manifest_bytes(manifest), ids
 
 
