@@ -216,8 +216,8 @@ def missing_name(name: str) -> object:
     if name == "client":  # a module; when it is imported, it is an attribute
         return import_module("bloomery.client")
     if name in LATER:
-        setattr(bloomery, name, found := getattr(import_module(LATER[name]), name))
-        return found
+        setattr(bloomery, name, value := getattr(import_module(LATER[name]), name))
+        return value
     right = CLASSES.get(name)
     if right is None and isinstance(getattr(bloomery.errors, name, None), type):
         right = f"{name} of bloomery.errors"

@@ -94,9 +94,9 @@ def _check(filter: BloomFilter, tally: CrawlTally, exact: set[str], display: "_D
         display.refresh()
     for start in range(0, _PROBES, _PROBE):
         names = (f"https://never.example/{n}.html" for n in range(start, start + _PROBE))
-        found = filter.contains_lines("\n".join(names).encode(), final=True)
+        answers = filter.contains_lines("\n".join(names).encode(), final=True)
         tally.probes += _PROBE
-        tally.wrong_probes += found[3]
+        tally.wrong_probes += answers[3]
         display.refresh()
 
 

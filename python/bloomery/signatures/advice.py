@@ -151,10 +151,10 @@ def _chosen(
     for name in named:
         if name not in known:
             raise InvalidParameter(f"{table.name} has no column {name!r}, only {', '.join(known)}")
-    found = []
+    chosen = []
     for column in [known[name] for name in named] or table.columns:
         if column.supported or (operator_classes and column.operator_class):
-            found.append(column)
+            chosen.append(column)
             continue
         step = "its type has no hash function"
         if column.operator_class:
@@ -163,20 +163,20 @@ def _chosen(
             f"{column.name} ({column.type}) is left out: bloom has no operator class for it; {step}"
         )
     asked = {name for question in questions for name in question}
-    for name in asked - {column.name for column in found}:
+    for name in asked - {column.name for column in chosen}:
         raise InvalidParameter(
             f"a query asks for {name}, which bloom has no operator class for: try "
             "--operator-classes, or leave it out of the query"
         )
-    if not found:
+    if not chosen:
         raise InvalidParameter(
             f"no column of {table.name} can be in a bloom index: it takes int4 and text, and with "
             "--operator-classes what has a hash function"
         )
-    if len(found) > MAX_COLUMNS:
-        found = sorted(found, key=lambda column: -column.distinct)[:MAX_COLUMNS]
+    if len(chosen) > MAX_COLUMNS:
+        chosen = sorted(chosen, key=lambda column: -column.distinct)[:MAX_COLUMNS]
         notes.append(f"an index has {MAX_COLUMNS} columns at most: those of most values are taken")
-    return found
+    return chosen
 
 
 def _best(
@@ -249,10 +249,10 @@ def _cost(table: Table, length: int, question: Question) -> float:
 def _notes(
     table: Table, columns: Sequence[TableColumn], questions: Sequence[Question], size: int
 ) -> list[str]:
-    found = []
+    notes = []
     single = [column for column in columns if table.rows / max(1.0, column.distinct) <= _FEW]
     if single:
-        found.append(
+        notes.append(
             f"a B-tree on {' or '.join(column.name for column in single[:3])} alone finds "
             f"{_FEW} rows or fewer for a value: for questions that always have it, that is faster"
         )
@@ -260,9 +260,9 @@ def _notes(
     slow = [question for question in questions if size / PAGE + question.heap_pages > scan]
     if slow:
         names = " and ".join(slow[0].columns)
-        found.append(
+        notes.append(
             f"for {names} the index and the pages that it leads to are more than the table itself "
             f"({scan:,} pages): a plain scan is as fast"
         )
-    found += [f"there already: {index}" for index in table.indexes]
-    return found
+    notes += [f"there already: {index}" for index in table.indexes]
+    return notes

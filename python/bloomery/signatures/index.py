@@ -143,8 +143,8 @@ class SignatureIndex:
             (self._schema.get_field_index(name), keys.keys(pa.array([value], value.type)))
             for name, value in scalars.items()
         ]
-        found = self._native.candidates(wanted, self._count)
-        return np.frombuffer(found or b"", np.int64)
+        rows = self._native.candidates(wanted, self._count)
+        return np.frombuffer(rows or b"", np.int64)
 
     def find(self, asked: Mapping[str, object], columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that hold these values, by column, as an Arrow table; `columns` of it, or all.
@@ -163,14 +163,14 @@ class SignatureIndex:
     def _scalars(self, asked: Mapping[str, object]) -> dict[str, pa.Scalar] | None:
         if not asked:
             raise InvalidParameter("asked is empty: name a column and its value, or several")
-        found = {}
+        scalars = {}
         for name, value in asked.items():
             if name not in self._schema.names:
                 raise InvalidParameter(
                     f"the column {name!r} is not indexed; {', '.join(self._schema.names)} are"
                 )
-            found[name] = keys.scalar(name, value, self._schema.field(name).type)
-        return None if None in found.values() else found
+            scalars[name] = keys.scalar(name, value, self._schema.field(name).type)
+        return None if None in scalars.values() else scalars
 
     def _known_rows(self) -> IndexedRows:
         if self._rows is None:

@@ -73,20 +73,20 @@ class TableRows(IndexedRows):
 
     def batches(self, columns: Sequence[str], start: int) -> Iterator[pa.RecordBatch]:
         for batch, begin in zip(self._batches, self._starts, strict=False):
-            some = batch.select(list(columns))
+            selected = batch.select(list(columns))
             for at in range(max(0, start - int(begin)), batch.num_rows, BATCH):
-                yield some.slice(at, BATCH)
+                yield selected.slice(at, BATCH)
 
     def find(
         self, numbers: RowNumbers, asked: Mapping[str, pa.Scalar], columns: Sequence[str] | None
     ) -> pa.Table:
-        found = []
+        batches = []
         for part, within in split(numbers, self._starts):
             batch = self._batches[part]
             places = narrowed(batch.column, within, asked)
             if len(places):
-                found.append(_selected(batch, columns).take(pa.array(places)))
-        return pa.Table.from_batches(found, _chosen(self._schema, columns))
+                batches.append(_selected(batch, columns).take(pa.array(places)))
+        return pa.Table.from_batches(batches, _chosen(self._schema, columns))
 
     def with_more(self, more: Any) -> IndexedRows:
         table = as_table(more)

@@ -77,7 +77,7 @@ def publish(
     from bloomery.feeds import PrivateKey
     from bloomery.feeds import publish as publish_feed
 
-    made = publish_feed(
+    manifest = publish_feed(
         filter,
         folder,
         [PrivateKey.load(file) for file in key],
@@ -88,24 +88,24 @@ def publish(
         version=version,
         trust=trusted_keys(trust or []),
     )
-    sizes = [delta.size for delta in made.deltas]
+    sizes = [delta.size for delta in manifest.deltas]
     if json:
         emit_json(
             {
                 "folder": os.fspath(folder),
-                "feed": made.feed,
-                "version": made.version,
-                "kind": made.kind,
-                "size": made.full.size,
+                "feed": manifest.feed,
+                "version": manifest.version,
+                "kind": manifest.kind,
+                "size": manifest.full.size,
                 "deltas": sizes,
-                "expires": made.expires,
+                "expires": manifest.expires,
             }
         )
         return 0
     newest = f", the newest delta {show_memory(sizes[-1])}" if sizes else ", no delta"
     emit_line(
-        f"{made.feed}: version {made.version}, {show_memory(made.full.size)}{newest}; "
-        f"expires {show_time(made.expires)}"
+        f"{manifest.feed}: version {manifest.version}, {show_memory(manifest.full.size)}{newest}; "
+        f"expires {show_time(manifest.expires)}"
     )
     return 0
 

@@ -10,7 +10,9 @@ def trusted_keys(given: list[str]) -> "list[PublicKey]":
     """Each is a key as text (ed25519:…), or a file of such lines."""
     from bloomery.feeds import PublicKey
 
-    found: list[PublicKey] = []
+    public_keys: list[PublicKey] = []
     for text in given:
-        found += [PublicKey.parse(text)] if text.startswith("ed25519:") else PublicKey.read(text)
-    return found
+        public_keys += (
+            [PublicKey.parse(text)] if text.startswith("ed25519:") else PublicKey.read(text)
+        )
+    return public_keys

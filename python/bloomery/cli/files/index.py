@@ -201,8 +201,8 @@ def verify(folder: Folder, index: Place = None, json: Json = False, quiet: Quiet
     finally:
         bar.stop()
     if json:
-        found = {"filters": result.filters, "damaged": result.damaged, "stale": result.stale}
-        emit_json({"ok": result.ok, **found})
+        damage = {"filters": result.filters, "damaged": result.damaged, "stale": result.stale}
+        emit_json({"ok": result.ok, **damage})
         return 0 if result.ok else 1
     for text in result.damaged:
         emit_line(f"damaged: {text}")

@@ -28,25 +28,25 @@ def nodes(
 
     with remote.connect(server, token_file, ca, _TIMEOUT) as client:
         request = Request("GET", "/nodes", member("nodes"), repeatable=True)
-        found: list[dict[str, Any]] = client.transport.send(request)
-    found.sort(key=lambda node: (node["since"], node["id"]))
+        members: list[dict[str, Any]] = client.transport.send(request)
+    members.sort(key=lambda node: (node["since"], node["id"]))
     if json:
-        terminal.emit_json(found, indent=2)
-    elif found:
-        terminal.emit_line(terminal.render(_table(found)))
+        terminal.emit_json(members, indent=2)
+    elif members:
+        terminal.emit_line(terminal.render(_table(members)))
     else:
         terminal.say(f"{server}: a server alone: it has no store, and so there are no nodes")
     return 0
 
 
-def _table(found: list[dict[str, Any]]) -> object:
+def _table(members: list[dict[str, Any]]) -> object:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for column in ("node", "resp", "version", "position", "lag", "requests/s", "since", ""):
         table.add_column(column, overflow="fold", no_wrap=column == "node")
-    for node in found:
+    for node in members:
         lag = node["lag_seconds"]
         since = time.strftime("%m-%d %H:%M:%SZ", time.gmtime(node["since"]))
         version = f"{node['version']} (older)" if node["older"] else node["version"]

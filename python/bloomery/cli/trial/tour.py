@@ -85,10 +85,12 @@ class Tour:
     def _once(self) -> None:
         """a key is new once, whichever nodes it is added at"""
         self._ask("BF.RESERVE", "tour:once", "0.01", 100_000)
-        told = [self._ask("BF.ADD", "tour:once", "alice", at=client) for client in self._each]
-        for node, new in zip(self.nodes, told, strict=True):
+        replies = [self._ask("BF.ADD", "tour:once", "alice", at=client) for client in self._each]
+        for node, new in zip(self.nodes, replies, strict=True):
             self.show(f"  {node.name}: BF.ADD tour:once alice -> {new:d}")
-        self._expect(sum(told) == 1, f"of {len(told)} adds of one key {sum(told)} were new")
+        self._expect(
+            sum(replies) == 1, f"of {len(replies)} adds of one key {sum(replies)} were new"
+        )
 
     def _lookups(self) -> None:
         """filter, cache and database: a no costs the database nothing"""
@@ -176,10 +178,10 @@ class Tour:
 
     def _lease_holder(self) -> NodeProcess:
         """The node that decides for all; if none does right now, the first."""
-        told = self._get(self.nodes[0], "/nodes").get("nodes", [])
-        ports = [node["resp"].rpartition(":")[2] for node in told if node["holds_lease"]]
-        found = [node for node in self.nodes if str(node.resp_port) in ports]
-        return (found or list(self.nodes))[0]
+        members = self._get(self.nodes[0], "/nodes").get("nodes", [])
+        ports = [node["resp"].rpartition(":")[2] for node in members if node["holds_lease"]]
+        holders = [node for node in self.nodes if str(node.resp_port) in ports]
+        return (holders or list(self.nodes))[0]
 
     # How it asks.
 
@@ -209,8 +211,8 @@ class Tour:
         asked = http.client.HTTPConnection(HOST, node.http_port, timeout=_PATIENCE)
         with contextlib.closing(asked), contextlib.suppress(OSError, ValueError):
             asked.request("GET", path)
-            found = json.loads(asked.getresponse().read())
-            return found if isinstance(found, dict) else {}
+            document = json.loads(asked.getresponse().read())
+            return document if isinstance(document, dict) else {}
         return {}
 
     def _until(self, reached: Callable[[], bool], what: str) -> None:

@@ -45,8 +45,8 @@ def read(
         groups = [i for i, maybe in enumerate(candidates(layout, number, value)) if maybe]
         wanted = None if columns is None else [layout.known(name) for name in columns]
         with damage(layout.path):
-            found = [layout.reader([]).read_row_groups([], columns=wanted)]
-        schema = found[0].schema
+            tables = [layout.reader([]).read_row_groups([], columns=wanted)]
+        schema = tables[0].schema
         for group in groups:
             chunks = layout.stored_rows(group, number)
             count, expected = sum(map(len, chunks)), layout.footer.rows[group]
@@ -63,9 +63,9 @@ def read(
                 table = rows_of_pages(layout, group, rows, schema, known)
                 if table is None:
                     table = _rows_of_group(layout, group, rows, wanted)
-                found.append(table)
+                tables.append(table)
         with damage(layout.path):
-            return pa.concat_tables(found)
+            return pa.concat_tables(tables)
 
 
 def _shown_as_stored(column: str, chunks: list[Any], rows: Any, schema: Any) -> dict[str, Any]:

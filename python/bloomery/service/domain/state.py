@@ -349,8 +349,8 @@ class State:
         self.remove(new)
         # The number stays: what other nodes are about to add by it is for the new filter.
         old.filter, old.items, old.created_at = new.filter, new.items, new.created_at
-        made = {name: value for name, value in new.settings.items() if name in _OWN_SETTINGS}
-        old.settings = kept_settings(old) | made
+        own = {name: value for name, value in new.settings.items() if name in _OWN_SETTINGS}
+        old.settings = kept_settings(old) | own
         return old
 
     def _forget(self, filter_id: int, data: bytes) -> Entry:

@@ -190,10 +190,10 @@ def false_positive(filter: BloomFilter, keys: Sequence[str]) -> dict[str, Any] |
             continue
         places = list(dict.fromkeys(filter.positions(word)))
         owners = [[key for key in bits if at in bits[key]] for at in places]
-        found = {"key": word, "places": places, "owners": owners, "tried": tried}
+        example = {"key": word, "places": places, "owners": owners, "tried": tried}
         if not any(set(places) <= own for own in bits.values()):
-            return found  # it takes two to make it: what people mean by a false positive
-        alone = alone or found
+            return example  # it takes two to make it: what people mean by a false positive
+        alone = alone or example
     return alone
 
 

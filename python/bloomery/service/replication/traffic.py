@@ -58,10 +58,10 @@ class NodeTraffic:
         others = [member["id"] for member in self._node.members() if member["id"] != here]
         own, kept = dict(self._own), max(_KEPT_SECONDS, 3 * interval)
         try:
-            told = await asyncio.to_thread(self._ask, here, own, others, kept)
+            replies = await asyncio.to_thread(self._ask, here, own, others, kept)
         except errors.StoreUnavailable:
             return
-        heard = {node: _read(data) for node, data in zip(others, told, strict=True)}
+        heard = {node: _read(data) for node, data in zip(others, replies, strict=True)}
         self._take({node: counts for node, counts in heard.items() if counts is not None})
 
     def _ask(self, here: str, own: Counts, others: list[str], kept: float) -> list[bytes | None]:

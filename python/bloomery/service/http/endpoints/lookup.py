@@ -69,8 +69,8 @@ async def lookup(
     body = await bodies.read(context_of(request), request.scope, request.receive)
     keys, single = await keys_in(body)
     strong = None if consistency is None else consistency == "strong"
-    found = await commands_of(request).lookup(name, keys, strong)
-    rows = [answers.for_json(answer) for answer in found]
+    looked_up = await commands_of(request).lookup(name, keys, strong)
+    rows = [answers.for_json(answer) for answer in looked_up]
     return ApiResponse(rows[0] if single else {"answers": rows})
 
 

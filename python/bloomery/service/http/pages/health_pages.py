@@ -110,11 +110,11 @@ def _quantiles(histogram: _native.Histogram) -> dict[str, float | None]:
     bounds, counts, _ = histogram.read()
     sums = list(accumulate(counts))
     ends = [*bounds, None]
-    found = {
+    quantiles = {
         name: next((ends[at] for at, total in enumerate(sums) if total >= share * sums[-1]), None)
         for name, share in (("half", 0.5), ("most", 0.99))
     }
-    return found if sums and sums[-1] else dict.fromkeys(found)
+    return quantiles if sums and sums[-1] else dict.fromkeys(quantiles)
 
 
 @data.get(f"{PAGES}data/audit", openapi_extra=does("server"), include_in_schema=False)

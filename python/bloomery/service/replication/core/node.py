@@ -445,13 +445,13 @@ class ReplicationCore:
         # What is repeated after a loss was acknowledged: it waits, however long that is.
         if write is not None and not write.unanswered and write.deadline < math.inf:
             self.writes.queue.remove(write)
-            told = [
+            requests = [
                 pending.request for pending in (write, *write.riders) if pending.request is not None
             ]
             if self.options.confirm:  # strong reads wait for an entry too
-                told += [request for request, _ in self._strong]
+                requests += [request for request, _ in self._strong]
                 self._strong.clear()
-            for request in told:
+            for request in requests:
                 self._actions.append(m.Refuse(request, event.reason, True, True))
 
     def _applied_own(self, entry: LogEntry, verdict: Verdict, outcome: Any) -> None:

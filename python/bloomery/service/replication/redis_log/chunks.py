@@ -95,12 +95,12 @@ def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> I
             raise SnapshotDamaged("a snapshot's chunks are missing, or not as long as they were")
         checksum = 0
         for number, chunk in enumerate(_values(client, keys, names, sizes)):
-            found = memoryview(chunk)[CHUNK_HEAD.size : sizes[number]]
+            body = memoryview(chunk)[CHUNK_HEAD.size : sizes[number]]
             head = bytes(chunk[: CHUNK_HEAD.size])
-            if CHUNK_HEAD.pack(chunk_checksum(id, number, found)) != head:
+            if CHUNK_HEAD.pack(chunk_checksum(id, number, body)) != head:
                 raise SnapshotDamaged(f"the checksum of a snapshot's chunk {number} is wrong")
             checksum = zlib.crc32(head, checksum)
-            yield found
+            yield body
         if checksum != whole.checksum:
             raise SnapshotDamaged("a snapshot's chunks are not those that it was described by")
 

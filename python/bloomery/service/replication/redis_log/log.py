@@ -98,9 +98,9 @@ class RedisLog:
             self.problem, self.unwilling = f"Redis at {self.place}: {problem}", False
             return m.Failed(action.ref)
         except _ErrorReply as problem:
-            found = _UNWILLING.search(str(problem))
-            why = "refused" if found is None else _REMEDIES[found[0]]
-            self.problem, self.unwilling = f"Redis at {self.place} {why}: {problem}", bool(found)
+            refusal = _UNWILLING.search(str(problem))
+            why = "refused" if refusal is None else _REMEDIES[refusal[0]]
+            self.problem, self.unwilling = f"Redis at {self.place} {why}: {problem}", bool(refusal)
             if isinstance(action, m.Append) and self.unwilling:
                 return m.Refused(action.ref, self.problem)
             return m.Failed(action.ref)
@@ -228,12 +228,12 @@ class RedisLog:
         replies = await link.ask(*first, (b"EVALSHA", script.sha, *rest), *behind, longer=longer)
         for reply in replies[: len(first)]:
             self._checked(reply)
-        found = replies[len(first)]
-        if isinstance(found, Exception) and str(found).startswith("NOSCRIPT"):
+        answer = replies[len(first)]
+        if isinstance(answer, Exception) and str(answer).startswith("NOSCRIPT"):
             # Redis does not have it yet, so nothing was done: once more, and with its text.
             replies = await link.ask((b"EVAL", script.text, *rest), *behind)
-            found = replies[0]
-        return self._checked(found), replies[-1]
+            answer = replies[0]
+        return self._checked(answer), replies[-1]
 
     async def _one(self, link: LogLink, command: Command) -> Any:
         return self._checked((await link.ask(command))[0])
@@ -275,8 +275,8 @@ def _fetched(ref: int, after: Mark | None, reply: Any) -> m.Fetched:
 def _entries(after: Mark | None, reply: list[Any]) -> tuple[Placed, ...]:
     """Return the entries of a reply. That of the mark, which scripts leave out if they find it, is
     one without contents: whoever has the mark has applied it."""
-    found = [placed(reply[n], reply[n + 1]) for n in range(3, len(reply) - 1, 2)]
+    entries = [placed(reply[n], reply[n + 1]) for n in range(3, len(reply) - 1, 2)]
     if after is not None and reply[0] != _UNMATCHED:
         stands_for = LogEntry(after.node, after.attempt, 0, Kind.BARRIER)
-        found.insert(0, Placed(after.position, stands_for))
-    return tuple(found)
+        entries.insert(0, Placed(after.position, stands_for))
+    return tuple(entries)
