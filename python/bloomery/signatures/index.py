@@ -71,7 +71,9 @@ class SignatureIndex:
         if columns is None:
             columns = source.schema.names
         chosen = _chosen(columns, source.schema)
-        index = cls(_made(length, each := _bits(bits, chosen.names)), length, chosen, each)
+        index = cls(
+            _empty_signatures(length, each := _bits(bits, chosen.names)), length, chosen, each
+        )
         index._take(source, progress)  # nobody else has it yet
         return index
 
@@ -314,7 +316,7 @@ def _bits(bits: int | Mapping[str, int], names: Sequence[str]) -> list[int]:
     return [bits.get(name, DEFAULT_BITS) for name in names]
 
 
-def _made(length: int, bits: list[int]) -> _native.Signatures:
+def _empty_signatures(length: int, bits: list[int]) -> _native.Signatures:
     for what, value in [("length", length), *(("bits", number) for number in bits)]:
         if type(value) is not int or not 1 <= value <= 4096:
             raise InvalidParameter(f"{what} is {value!r}, must be an int from 1 to 4096")

@@ -169,7 +169,7 @@ def split(numbers: RowNumbers, starts: RowNumbers) -> Iterator[tuple[int, RowNum
         yield int(part), numbers[edges[part] : edges[part + 1]] - starts[part]
 
 
-def _taken(column: pa.Array, places: RowNumbers) -> pa.Array:
+def _take(column: pa.Array, places: RowNumbers) -> pa.Array:
     """Some values of a column, of which the places are in order: it is enough to check the last. To
     check each takes pyarrow as long as to take the values."""
     if places[-1] >= len(column):
@@ -185,7 +185,7 @@ def narrowed(
     for name, value in asked.items():
         if not len(places):
             break
-        values = comparable(_taken(column(name), places), value.type)
+        values = comparable(_take(column(name), places), value.type)
         equal = pc.equal(values, value)
         if equal.null_count:
             equal = equal.fill_null(False)

@@ -193,8 +193,8 @@ def contains(
     for name, given in (("--invert", invert), ("--quiet", quiet), ("--count", count)):
         options.refuse_together(json, name, given)
     if holds_a_bank(file):
-        shown = {"invert": invert, "quiet": quiet, "count": count, "json": json}
-        return bank.contains(file, keys, user, type, **shown)
+        how = {"invert": invert, "quiet": quiet, "count": count, "json": json}
+        return bank.contains(file, keys, user, type, **how)
     bank.refuse_user(file, user)
     filter = state.load_any(file, mmap=True)
     kind = typed.resolve(file, type)

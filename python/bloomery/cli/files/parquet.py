@@ -125,7 +125,7 @@ def find(
     rows = parquet.read(file, column, wanted, columns, sidecar=sidecar)
     for batch in rows.to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
-            emit_line(json.dumps(row, default=_shown, ensure_ascii=False))
+            emit_line(json.dumps(row, default=_as_text, ensure_ascii=False))
     return 0 if rows.num_rows else 1
 
 
@@ -156,7 +156,7 @@ def _parsed(column: Any, text: str) -> object:
         ) from None
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     """What JSON has no type for, as text."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 

@@ -110,12 +110,12 @@ class Generations(FilterStore):
         self.count = config.generations
         self.error_rate = _native.parse_header(config.header, None)[1] * (self.count + 1)
         self.schedule = RotationSchedule(config.window / config.generations, config.generations)
-        self.hash = keys.other("generations")
+        self.hash = keys.beside("generations")
         self.known: KnownGenerations | None = None
 
     def name_of(self, number: int) -> bytes:
         """Return the name of a generation's string in Redis."""
-        return self.keys.other(f"bits:{number}")
+        return self.keys.beside(f"bits:{number}")
 
     def _gone(self) -> UnknownFilter:
         return UnknownFilter(

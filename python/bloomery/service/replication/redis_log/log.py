@@ -117,7 +117,7 @@ class RedisLog:
                 return m.Done(action.ref, await self._put_back(action))
             case m.ReadManifest():
                 command = (b"GETRANGE", self._keys.manifest, 0, MOST_MANIFEST)
-                data = await self._one(self._reads, command)
+                data = await self._ask(self._reads, command)
                 return m.ManifestRead(action.ref, read_manifest(data) if data else None)
             case m.SwapManifest():
                 return m.Done(action.ref, await self._swap(action))
@@ -144,7 +144,7 @@ class RedisLog:
             read = (b"XREAD", b"COUNT", 1, b"BLOCK", block, b"STREAMS", self._keys.log, position)
             first = (read,)
         reply, role = await self._script(
-            link, scripts.FETCH, self._asked(action.after), first, (b"ROLE",), longer
+            link, scripts.FETCH, self._position_arguments(action.after), first, (b"ROLE",), longer
         )
         self._check_role(role)
         return _fetched(action.ref, action.after, reply)
@@ -159,7 +159,7 @@ class RedisLog:
         entry = action.entry.to_bytes()
         if len(entry) > MOST_ENTRY:
             return m.Refused(action.ref, f"an entry of the log has at most {MOST_ENTRY} bytes")
-        arguments = (*self._asked(action.after), entry)
+        arguments = (*self._position_arguments(action.after), entry)
         replicated = True
         if self._min_replicas:
             wait = (b"WAIT", self._min_replicas, self._replica_ms)
@@ -169,7 +169,7 @@ class RedisLog:
             reply, _ = await self._script(self._writes, scripts.APPEND, arguments)
         kind = _kind(reply)
         if kind in (_UNMATCHED, _MATCHED):  # nothing was written, as far as a replica is concerned
-            self._check_role(await self._one(self._writes, (b"ROLE",)))
+            self._check_role(await self._ask(self._writes, (b"ROLE",)))
             return _fetched(action.ref, action.after, reply)
         entries = _entries(action.after, reply) if action.after is not None else ()
         complete = kind == _APPENDED
@@ -203,8 +203,8 @@ class RedisLog:
 
     # Commands.
 
-    def _asked(self, after: Mark | None) -> tuple[bytes | int, ...]:
-        """What FETCH and APPEND want to know."""
+    def _position_arguments(self, after: Mark | None) -> tuple[bytes | int, ...]:
+        """The arguments of FETCH and APPEND that say what this node has, and how much it takes."""
         if after is None:
             return b"", b"", *self._limits
         return written(after.position), tag(after), *self._limits
@@ -235,7 +235,7 @@ class RedisLog:
             answer = replies[0]
         return self._checked(answer), replies[-1]
 
-    async def _one(self, link: LogLink, command: Command) -> Any:
+    async def _ask(self, link: LogLink, command: Command) -> Any:
         return self._checked((await link.ask(command))[0])
 
     def _checked(self, reply: Any) -> Any:
