@@ -105,7 +105,8 @@ def postgresql_column(type_code: int, type_name: str, source: str) -> KeyColumn:
     if not kind:
         raise InvalidSource(
             f"{source} has a key column of type {type_name}, must be text, bytea, an integer, "
-            "numeric, uuid or a timestamp: give a query= that converts it, as in SELECT code::text, …"
+            "numeric, uuid or a timestamp: give a query= that converts it, "
+            "as in SELECT code::text, …"
         )
     return KeyColumn(kind, cast, type_name)
 
