@@ -7,7 +7,7 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory
-from bloomery.cli.feeds.times import parse_span, show_time
+from bloomery.cli.feeds.values import parse_span, show_time, trusted_keys
 from bloomery.cli.terminal import emit_json, emit_line
 
 KEY_EXAMPLE = "bloomery feed-key feed.key; bloomery publish revoked.bloom feed --key feed.key"
@@ -73,7 +73,6 @@ def publish(
     Files come first and the manifest last: a feed is whole at every moment. Publish again before it
     expires, also if nothing has changed.
     """
-    from bloomery.cli.feeds.trust import trusted_keys
     from bloomery.feeds import PrivateKey
     from bloomery.feeds import publish as publish_feed
 
