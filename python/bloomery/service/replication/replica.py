@@ -1,6 +1,6 @@
-"""The filters of a node as the log is applied to them. The same entries in the same order make the
-same filters on every node, with the same answers: an operation that is refused is refused on all,
-and has changed nothing."""
+"""Applies the shared log, what this node and the others wrote, to the filters of this node. The
+same entries in the same order make the same filters on every node, with the same answers: an
+operation that is refused is refused on all, and has changed nothing."""
 
 from __future__ import annotations
 
