@@ -188,8 +188,12 @@ class RespConnection(asyncio.Protocol):
             session.reply(encode(Failure("ERR Protocol error: there is no TLS at this port"), 2))
             self.client.closing = True
             return
-        command = session.feed(data)
-        if command is not None and not self._run(command):
+        self._run(session.feed(data))
+
+    def _run(self, command: list[bytes] | str | bool | None) -> None:
+        """Do this command, and those that follow."""
+        session = self.session
+        if command is not None and not self._dispatch(command):
             return
         stranger = self.client.user is None and not self.client.closing
         if stranger and session.waiting > limits.MAX_STRANGER_BYTES:
@@ -198,7 +202,7 @@ class RespConnection(asyncio.Protocol):
         if self.ended:
             self.client.closing = True
 
-    def _run(self, command: list[bytes] | str | bool | None) -> bool:
+    def _dispatch(self, command: list[bytes] | str | bool | None) -> bool:
         """Do what the native session left to Python, and what comes behind it; False if it goes on
         later."""
         session, share = self.session, Slice()
