@@ -136,15 +136,15 @@ class BalancerProcess(ManagedProcess):
         self.quiet = False
         self._sockets: dict[str, socket.socket] = {}
         try:
-            for door, port in (("resp", resp), ("http", http), ("stats", 0)):
-                self._sockets[door] = bound(port, f"--{door}-port")
+            for service, port in (("resp", resp), ("http", http), ("stats", 0)):
+                self._sockets[service] = bound(port, f"--{service}-port")
         except BaseException:
             self.close()
             raise
 
-    def port(self, door: str) -> int:
+    def port(self, service: str) -> int:
         """Where "resp", "http" and the page of "stats" are."""
-        port: int = self._sockets[door].getsockname()[1]
+        port: int = self._sockets[service].getsockname()[1]
         return port
 
     def close(self) -> None:
@@ -157,8 +157,8 @@ class BalancerProcess(ManagedProcess):
 
     def environment(self) -> dict[str, str]:
         variables = {
-            f"BALANCER_{door.upper()}": f"fd@{listener.fileno()}"
-            for door, listener in self._sockets.items()
+            f"BALANCER_{service.upper()}": f"fd@{listener.fileno()}"
+            for service, listener in self._sockets.items()
         }
         for number, node in enumerate(self.nodes, 1):
             variables[f"BALANCER_NODE_{number}"] = HOST

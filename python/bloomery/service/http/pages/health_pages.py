@@ -74,7 +74,9 @@ def _server(
         "memory_limit": parts.settings.maxmemory or None,
         "connections": figures.connections,
         "commands": sum(figures.commands.values()),
-        "latency": {door: _quantiles(histogram) for door, histogram in figures.latency.items()},
+        "latency": {
+            protocol: _quantiles(histogram) for protocol, histogram in figures.latency.items()
+        },
         "tls_expires": figures.tls_expires,
     }
 
