@@ -232,7 +232,7 @@ class CacheUnavailable(BloomeryError, ConnectionError):
 
 
 class PoisonedCache(BloomeryError, ValueError):
-    """A cache holds what nobody of us wrote; it was deleted there, and the source has the truth."""
+    """A cache holds an entry that bloomery did not write; it was deleted: ask the source."""
 
     code = "poisoned-cache"
 

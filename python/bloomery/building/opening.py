@@ -96,7 +96,7 @@ def _kind_of(source: str) -> str:
 
 
 def _refuse_binary(path: str) -> None:
-    """Refuse what would give lines, though nobody means those."""
+    """Refuse a binary file, which would be read as lines by mistake."""
     if not os.path.isfile(path):  # standard input, a pipe; or it is not there, and others say so
         return
     with open(path, "rb") as file:

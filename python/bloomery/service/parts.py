@@ -181,7 +181,7 @@ class Parts:
         return Webhook(url, secret.encode(), self.say, self._id) if url else None
 
     def _deliver(self, alert: dict[str, Any]) -> None:
-        # What is told of a filter that nodes share is told once, by the one that decides for all.
+        # What is told of a filter that nodes share is told once, by the lease holder.
         delivers = alert.get("filter") is None or self.node is None or self.node.holds_lease
         if self.webhook is not None and delivers:
             self.webhook.deliver(alert)

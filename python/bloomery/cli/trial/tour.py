@@ -177,7 +177,7 @@ class Tour:
         self.show(f"  {victim.name} is back from Redis's log: all {len(keys):,} keys at every node")
 
     def _lease_holder(self) -> NodeProcess:
-        """The node that decides for all; if none does right now, the first."""
+        """The node that holds the lease; if none does right now, the first."""
         members = self._get(self.nodes[0], "/nodes").get("nodes", [])
         ports = [node["resp"].rpartition(":")[2] for node in members if node["holds_lease"]]
         holders = [node for node in self.nodes if str(node.resp_port) in ports]

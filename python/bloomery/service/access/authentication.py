@@ -101,7 +101,7 @@ class Access:
     # Logging in.
 
     async def log_in(self, name: str | None, word: str, address: str, *, protocol: str) -> Login:
-        """Log in by a token (of anybody, or of who is named) or by a name and a password."""
+        """Log in by a token (of any user, or of the named one) or by a name and a password."""
         login = self.known_token(name, word)
         if login is not None:
             return login
@@ -124,7 +124,7 @@ class Access:
         return replace(login, user=self._known[account.name]) if login.proof in proofs else None
 
     def known_token(self, name: str | None, word: str) -> Login | None:
-        """Log in by a token, of anybody or of who is named, without waiting; None if it is none."""
+        """Log in by a token, of any user or of the named one, without waiting; else None."""
         split = users.split_token(word)
         if split is None:
             return None

@@ -115,7 +115,7 @@ class Node:
         await self._caught_up.wait()
 
     async def save(self) -> None:
-        """Return when Redis has a snapshot of now, by this node if it decides for all; else the one
+        """Return when Redis has a snapshot of now, by this node if it holds the lease; else the one
         that does makes them."""
         if not self.holds_lease:
             return
@@ -156,12 +156,12 @@ class Node:
 
     @property
     def may_answer(self) -> bool:
-        """Is the copy recent enough for who wants this node's own answers?"""
+        """Is the copy recent enough for reads that need not be strong?"""
         return not self.broken and self.core.may_answer(time.monotonic())
 
     @property
     def holds_lease(self) -> bool:
-        """Does this node decide for all?"""
+        """Does this node hold the lease, and so decide for all?"""
         return not self.broken and self.core.holds_lease
 
     @property
@@ -228,7 +228,7 @@ class Node:
             self._reads.pop(number, None)
 
     def decide(self, op: Op, filter_id: int, data: bytes) -> None:
-        """As the one that decides for all: do an operation that no client asked for. It counts only
+        """As the lease holder: do an operation that no client asked for. It counts only
         if this node still decides when it is applied."""
         if self._is_known(op):  # else later: what is due is looked at again
             self._step(m.Decide(_native.pack_records([(filter_id, op, data)])))

@@ -86,6 +86,6 @@ class FilterReplica:
         return op == Op.EXPIRE and operations.read_fields(data)["at"] is None
 
     def pass_time(self, now_ms: int) -> None:
-        """Let what is over by this time be over."""
+        """Expire and rotate what is due by this time."""
         self.adopt()
         self._engine.pass_shared_time(now_ms / 1000)

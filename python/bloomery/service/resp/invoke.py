@@ -28,7 +28,7 @@ def invoke(client: ClientState, command: Command, words: list[bytes], now: bool 
 
 
 def start(client: ClientState, command: Command, words: list[bytes], now: bool = False) -> Any:
-    """As `invoke`, for who audits it."""
+    """As `invoke`, without the audit log."""
     operation: Callable[[], Any] = partial(command.handler, client, words[command.words :])
     return client.context.commands.start(command.names(words), operation, now)
 

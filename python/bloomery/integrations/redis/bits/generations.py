@@ -291,7 +291,7 @@ class Generations(FilterStore):
 
 
 def create_rotating(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
-    """Create a rotating filter, or open it if there is just such a one."""
+    """Create a rotating filter, or open it if an identical one is there."""
     stored = yield from create(keys, config, ttl)
     generations = Generations(keys, stored)
     if not stored.made:
