@@ -62,8 +62,8 @@ def load(cert: str, key: str) -> Certificate:
     # Those of the chain that sign others; the server's own comes from the handshake.
     certificates: list[Any] = [leaf, *chain.get_ca_certs()]
     try:
-        begins = max(ssl.cert_time_to_seconds(str(cert["notBefore"])) for cert in certificates)
-        expires = min(ssl.cert_time_to_seconds(str(cert["notAfter"])) for cert in certificates)
+        begins = max(ssl.cert_time_to_seconds(str(link["notBefore"])) for link in certificates)
+        expires = min(ssl.cert_time_to_seconds(str(link["notAfter"])) for link in certificates)
     except ValueError:
         raise errors.InvalidParameter(
             f"tls-cert is {cert}, in which a date is damaged: take it anew from who issued it"
