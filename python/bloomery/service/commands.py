@@ -36,7 +36,7 @@ from bloomery.storage import files
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
-_EXPORT_BYTES = 1 << 20  # of one chunk: it is copied several times, and all others wait
+MAX_EXPORT_BYTES = 1 << 20  # of one chunk: it is copied several times, and all others wait
 _MOST_CHUNK = 16 << 20  # bytes, in an entry of a shared log
 _TRIES = 16  # times that other nodes may drop a filter before an operation is done to it
 # What is decided by which filters there are, and how they are (`permissions.OPERATIONS`).
@@ -383,7 +383,7 @@ class Commands:
     def export(self, name: bytes, start: int) -> bytes:
         """Return a chunk of the filter's memory as it is saved, from an offset on; nothing at the
         end. A filter that changes meanwhile will not load: export a copy of it."""
-        return saved.part(self._exported(name), start, _EXPORT_BYTES)
+        return saved.part(self._exported(name), start, MAX_EXPORT_BYTES)
 
     async def export_head(self, name: bytes) -> bytes:
         """Return what comes before that memory: its checksum is in it, which a thread makes if the
