@@ -3,9 +3,9 @@ on one machine."""
 
 from __future__ import annotations
 
+from benchmarks import steps
 from benchmarks.cluster import balanced, checking, costs, lag, library, loading, weight
 from benchmarks.lines import Line
-from benchmarks.service import steps
 from benchmarks.settings import Record, Settings
 
 STEPS: steps.Steps = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks import steps
 from benchmarks.engines import parquet, queries
 from benchmarks.lines import Line
-from benchmarks.service import steps
 from benchmarks.settings import Record, Settings
 
 # Each module has a step of its name, the tables that it fills, and the lines of "How good".

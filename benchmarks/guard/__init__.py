@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from importlib import import_module
 
+from benchmarks import steps
 from benchmarks.guard import batches, cost, reads
 from benchmarks.guard.stage import Stage, stage
 from benchmarks.lines import Line, missing, word
 from benchmarks.report import Column, table
-from benchmarks.service import steps
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
 

@@ -38,7 +38,7 @@ def run(settings: Settings) -> list[Record]:
             for number in range(ROUNDS):
                 for name, command in commands.items():
                     progress.step(f"dedup: {mix}, round {number + 1}/{ROUNDS}: {name}")
-                    result = _measure(source, Path(folder) / "out", command)
+                    result = measure(source, Path(folder) / "out", command)
                     old = best.setdefault(name, result)
                     if result["seconds"] < old["seconds"]:
                         best[name] = result
@@ -94,7 +94,9 @@ def write_lines(path: Path, count: int, repeats: float) -> int:
     return distinct
 
 
-def _measure(source: Path, target: Path, command: list[str]) -> Record:
+def measure(source: Path, target: Path, command: list[str]) -> Record:
+    """Time and peak memory of a command that makes one file of another, and how many lines it
+    wrote."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", str(source), str(target), *command],
         check=True,

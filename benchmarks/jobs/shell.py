@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.jobs.dedup import BLOCK, write_lines
+from benchmarks.jobs.dedup import measure, write_lines
 from benchmarks.keys import urls
 from benchmarks.lines import Line, word
 from benchmarks.report import Column, table
@@ -78,7 +76,7 @@ def _race(
     for number in range(ROUNDS):
         for name, command in commands.items():
             progress.step(f"shell: {what}, round {number + 1}/{ROUNDS}: {name}")
-            taken = _measure(source, folder / "out", command)
+            taken = measure(source, folder / "out", command)
             if name not in best or taken["seconds"] < best[name]["seconds"]:
                 best[name] = taken
     for taken in best.values():
@@ -86,20 +84,6 @@ def _race(
             raise RuntimeError(f"{what}: exit code {taken['exit_code']}")
     about["file_bytes"] = source.stat().st_size
     return [{"table": what, "command": name, **about, **r} for name, r in best.items()]
-
-
-def _measure(source: Path, target: Path, command: list[str]) -> Record:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.child", str(source), str(target), *command],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    result: Record = json.loads(done.stdout)
-    with target.open("rb") as file:
-        result["lines_out"] = sum(b.count(b"\n") for b in iter(lambda: file.read(BLOCK), b""))
-    target.unlink()
-    return result
 
 
 def judge(records: list[Record]) -> list[Line]:

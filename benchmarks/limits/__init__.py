@@ -3,15 +3,13 @@ plain filter, a C loop or a plain key take. Every figure is a ratio in one run."
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterable
-
+from benchmarks import steps
 from benchmarks.limits import growing, keys, pauses, threads
 from benchmarks.lines import Line, word
 from benchmarks.report import Column, table
 from benchmarks.settings import Record, Settings
 
-STEPS: dict[str, Callable[[Settings], Iterable[Record]]] = {
+STEPS: steps.Steps = {
     "growing": growing.run,
     "keys": keys.run,
     "threads": threads.run,
@@ -20,22 +18,15 @@ STEPS: dict[str, Callable[[Settings], Iterable[Record]]] = {
 
 
 def run(settings: Settings) -> list[Record]:
-    """A step that fails is told, and the others still run."""
-    records: list[Record] = []
-    for name, step in STEPS.items():
-        try:
-            records += step(settings)
-        except Exception:  # noqa: BLE001 (minutes of other figures should not be lost to one step)
-            records.append({"step": name, "failure": traceback.format_exc()})
-    return records
+    return steps.run(STEPS, settings)
 
 
 def render(records: list[Record]) -> str:
-    told = [r for r in records if "failure" not in r]
+    measured = [r for r in records if "failure" not in r]
     titles = ("what", "measured", "must", "aim", "how")
     rows = [
         [r["what"], _shown(r, r["measured"]), _limit(r, "must"), _limit(r, "aim"), r["how"]]
-        for r in told
+        for r in measured
     ]
     parts = [table("Limits", [Column(title, left=True) for title in titles], rows)]
     parts += [f"FAILED: {r['step']}\n{r['failure']}" for r in records if "failure" in r]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from benchmarks import steps
 from benchmarks.lines import Line, missing, word
 from benchmarks.running import http, sampling, users
-from benchmarks.service import servers, steps
+from benchmarks.service import servers
 from benchmarks.settings import Record, Settings
 
 STEPS: steps.Steps = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.service import handwritten, latency, pauses, rates, restart, servers, steps
+from benchmarks import steps
+from benchmarks.service import handwritten, latency, pauses, rates, restart, servers
 from benchmarks.settings import Record, Settings
 
 STEPS: steps.Steps = {

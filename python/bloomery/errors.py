@@ -63,7 +63,7 @@ class InvalidConfiguration(InvalidParameter):
     @property
     def problems(self) -> list[str]:
         """What is wrong, one line each."""
-        return [str(one) for one in self.args]
+        return [str(argument) for argument in self.args]
 
     def __str__(self) -> str:
         return "; ".join(self.problems)
@@ -232,7 +232,7 @@ class CacheUnavailable(BloomeryError, ConnectionError):
 
 
 class PoisonedCache(BloomeryError, ValueError):
-    """A cache holds what nobody of us wrote; it was deleted there, and the source has the truth."""
+    """A cache holds an entry that bloomery did not write; it was deleted: ask the source."""
 
     code = "poisoned-cache"
 

@@ -92,7 +92,7 @@ class RedisClient:
 
     @property
     def routing(self) -> Routing:
-        """Whether there are several servers to choose from, and who knows which."""
+        """Whether there are several servers, and what says which of them to ask."""
         return self._target.routing
 
     @property

@@ -191,8 +191,8 @@ def _called(function: Callable[..., Any], *first: Any) -> str:
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:
-    usable = [one for one in known if one not in ("cls", "self")]
-    right = [one for one in KEYWORDS.get(name, ()) if one in usable]
+    usable = [keyword for keyword in known if keyword not in ("cls", "self")]
+    right = [keyword for keyword in KEYWORDS.get(name, ()) if keyword in usable]
     if not right and name in ELSEWHERE:
         return ELSEWHERE[name]
     right = right or _near(name, usable)
@@ -216,8 +216,8 @@ def missing_name(name: str) -> object:
     if name == "client":  # a module; when it is imported, it is an attribute
         return import_module("bloomery.client")
     if name in LATER:
-        setattr(bloomery, name, found := getattr(import_module(LATER[name]), name))
-        return found
+        setattr(bloomery, name, value := getattr(import_module(LATER[name]), name))
+        return value
     right = CLASSES.get(name)
     if right is None and isinstance(getattr(bloomery.errors, name, None), type):
         right = f"{name} of bloomery.errors"

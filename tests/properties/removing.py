@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import pickle
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-import bloomery
+from properties.machines import RATES, FilterMachine, batches, int64s
 from properties.strategies import lines, members
 
-RATES = (0.5, 0.1, 0.01, 1e-3, 1e-5)
-int64s = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30)
-batches = st.lists(members, max_size=30)
 
-
-def journeys(folder: Path) -> dict[str, Callable[[Any], Any]]:
-    """Every way a filter can become another one without losing a key, by name."""
-    path = folder / "filter.bloom"
-
-    def through_file(filter: Any, **how: bool) -> Any:
-        filter.save(path)
-        return bloomery.open(path, **how)
-
-    return {
-        "copy": lambda f: f.copy(),
-        "bytes": lambda f: type(f).from_bytes(f.to_bytes()),
-        "pickle": lambda f: pickle.loads(pickle.dumps(f)),
-        "load": through_file,
-        "mmap": lambda f: through_file(f, mmap=True).copy(),
-    }
-
-
-class RemovingBesideACounter(RuleBasedStateMachine):
+class RemovingBesideACounter(FilterMachine):
     """Every rule does the same to the filter and to the Counter it is measured against. A subclass
     makes the filter, and may know more about its counts."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="bloomery-machine-"))
-        self.journeys = journeys(self.folder)
         self.held: Counter[Any] = Counter()
-        self.filter: Any = None
-        self.aside: tuple[Any, Counter[Any]] | None = None
 
     def make(self, capacity: int, error_rate: float, choice: int) -> Any:
         """An empty filter; `choice` is a number to choose what else there is to choose."""
@@ -116,13 +85,6 @@ class RemovingBesideACounter(RuleBasedStateMachine):
             assert self.filter.discard(key) is False
             assert self.filter == before
 
-    @rule(data=st.data())
-    def travel(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.journeys)))
-        before = self.filter
-        self.filter = self.journeys[name](before)
-        assert self.filter == before
-
     @rule()
     def put_aside(self) -> None:
         self.aside = (self.filter.copy(), Counter(self.held))
@@ -140,27 +102,3 @@ class RemovingBesideACounter(RuleBasedStateMachine):
         assert self.aside is not None
         self.filter &= self.aside[0]
         self.held &= self.aside[1]
-
-    @rule()
-    def clear(self) -> None:
-        self.filter.clear()
-        self.held.clear()
-        assert self.filter.fill_ratio == 0
-        assert "anything" not in self.filter
-
-    @invariant()
-    def nothing_is_forgotten(self) -> None:
-        held = list(self.held)
-        assert self.filter is None or self.filter.contains_many(held) == [True] * len(held)
-
-    def teardown(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def driven(machine: type[RuleBasedStateMachine]) -> Any:
-    """The machine as a test, with as many examples as the profile has time for."""
-    case: Any = machine.TestCase
-    case.settings = settings(
-        max_examples=max(10, settings().max_examples // 4), stateful_step_count=25
-    )
-    return pytest.mark.slow(case)

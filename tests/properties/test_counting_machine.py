@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis.stateful import invariant
 
 from bloomery import CountingBloomFilter
-from properties.removing import RemovingBesideACounter, driven
+from properties.machines import driven
+from properties.removing import RemovingBesideACounter
 
 
 class CountingBesideACounter(RemovingBesideACounter):

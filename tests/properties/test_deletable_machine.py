@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bloomery import DeletableBloomFilter, sizing
-from properties.removing import RemovingBesideACounter, driven
+from properties.machines import driven
+from properties.removing import RemovingBesideACounter
 
 
 class DeletableBesideACounter(RemovingBesideACounter):

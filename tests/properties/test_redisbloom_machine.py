@@ -16,7 +16,7 @@ from bloomery.filters import RedisBloomFilter, RedisCuckooFilter
 from bloomery.filters.internals import add_hashes, remove_hashes
 from privates import hashes_of
 from properties import redisbloom_model as model
-from properties.removing import driven
+from properties.machines import driven
 
 keys = st.one_of(
     st.integers(0, 60).map(lambda n: b"key %d" % n),

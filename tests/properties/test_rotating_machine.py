@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bloomery import RotatingBloomFilter
-from properties.removing import batches, driven, int64s, journeys
+from properties.machines import batches, driven, int64s, journeys
 from properties.strategies import members
 from unit.clocks import Clock
 

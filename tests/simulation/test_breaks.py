@@ -15,9 +15,7 @@ from bloomery.service.replication.core.replica import Replica
 from bloomery.service.replication.core.snapshots import SnapshotKeeper
 from bloomery.service.replication.core.writes import PendingWrite
 from simulation.checker import Violation
-from simulation.model import ModelReplica
-from simulation.store import Store
-from simulation.world import (
+from simulation.faults import (
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
@@ -28,8 +26,10 @@ from simulation.world import (
     SOON_FORGOTTEN,
     UNSETTLED,
     Faults,
-    World,
 )
+from simulation.model import ModelReplica
+from simulation.store import Store
+from simulation.world import World
 
 MOST = 800  # histories in which a break must show; the rarest is in two of a thousand
 

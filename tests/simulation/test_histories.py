@@ -7,7 +7,7 @@ import pytest
 
 from conftest import effort
 from simulation.checker import Violation
-from simulation.world import (
+from simulation.faults import (
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
@@ -20,8 +20,8 @@ from simulation.world import (
     SOON_FORGOTTEN,
     UNSETTLED,
     Faults,
-    World,
 )
+from simulation.world import World
 
 MIXES = {
     "all": (Faults(), OPTIONS),

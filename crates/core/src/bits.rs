@@ -1,5 +1,6 @@
 //! The memory of a filter: 64-byte aligned, zeroed, in whole lines, and what can be done with bits
-//! alone. Bit p is bit `p & 63` of word `p >> 6`: least significant first in little-endian bytes.
+//! alone, such as to estimate the error rate of a blocked filter (`Bits::fill`). Bit p is bit
+//! `p & 63` of word `p >> 6`: least significant first in little-endian bytes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;

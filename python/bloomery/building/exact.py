@@ -64,10 +64,10 @@ def build_exact(
             key_types |= batch.key_types()
             if on_batch is not None:
                 on_batch(read)
-    made = sides.build(ExactSet, lambda: [_again(members), _again(non_members)])
+    exact = sides.build(ExactSet, lambda: [_again(members), _again(non_members)])
     with held(True):
-        save(made, out, key_types.pop() if len(key_types) == 1 else None)
-    return BuiltExact(made, read, left_out, time.monotonic() - started)
+        save(exact, out, key_types.pop() if len(key_types) == 1 else None)
+    return BuiltExact(exact, read, left_out, time.monotonic() - started)
 
 
 def _again(rows: Rows) -> Iterator[Any]:

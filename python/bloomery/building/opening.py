@@ -41,7 +41,7 @@ def open_rows(source: str | Sequence[str], *, format: Format | None = None, **op
     lines. `format` is for files whose names do not say it: "lines", "csv" or "parquet".
     """
     sources = [source] if isinstance(source, str) else list(source)
-    kinds = {format or _kind_of(one) for one in sources}
+    kinds = {format or _kind_of(path) for path in sources}
     if len(kinds) != 1:
         raise InvalidParameter("files that are read together must be of one kind")
     (kind,) = kinds
@@ -96,7 +96,7 @@ def _kind_of(source: str) -> str:
 
 
 def _refuse_binary(path: str) -> None:
-    """Refuse what would give lines, though nobody means those."""
+    """Refuse a binary file, which would be read as lines by mistake."""
     if not os.path.isfile(path):  # standard input, a pipe; or it is not there, and others say so
         return
     with open(path, "rb") as file:

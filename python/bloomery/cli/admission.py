@@ -6,7 +6,7 @@ import typer
 
 from bloomery.apps.caching.traces import Outcome, TraceComparison, TraceRequest, read_trace
 from bloomery.cli import options
-from bloomery.cli.amounts import parse_count, parse_memory, parse_rate, show_memory
+from bloomery.cli.amounts import parse_memory, show_memory
 from bloomery.cli.progress import ByteProgress
 from bloomery.cli.terminal import emit_line, render, say
 from bloomery.errors import InvalidParameter
@@ -31,14 +31,7 @@ def admission(
         ),
     ],
     capacity: Annotated[
-        int,
-        typer.Option(
-            "--capacity",
-            "-n",
-            parser=parse_count,
-            metavar="N",
-            help="Keys asked for once that are remembered.",
-        ),
+        int, options.capacity("Keys asked for once that are remembered.", None)
     ] = 1_000_000,
     window: Annotated[
         str | None,
@@ -49,14 +42,7 @@ def admission(
         ),
     ] = None,
     error_rate: Annotated[
-        float,
-        typer.Option(
-            "--error-rate",
-            "-e",
-            parser=parse_rate,
-            metavar="RATE",
-            help="Share of first requests that are cached by mistake.",
-        ),
+        float, options.error_rate("Share of first requests that are cached by mistake.", None)
     ] = 0.01,
     strict: Annotated[
         bool, typer.Option("--strict", help="End at the first line that is no request.")

@@ -97,9 +97,9 @@ def build(argv: list[str] | None = None) -> Any:
     app.callback()(_main)
     wanted = next((word for word in argv if not word.startswith("-")), "") if argv else ""
     for name, (module, panel, summary) in _COMMANDS.items():
-        shown: dict[str, Any] = {"short_help": summary, "rich_help_panel": panel}
+        listed_as: dict[str, Any] = {"short_help": summary, "rich_help_panel": panel}
         if argv is not None and name != wanted:
-            app.command(name, **shown)(_named_only)
+            app.command(name, **listed_as)(_named_only)
             continue
         commands = import_module(f"bloomery.cli.{module}").COMMANDS
         if name in _GROUPS:
@@ -107,10 +107,10 @@ def build(argv: list[str] | None = None) -> Any:
             for under, function, examples in commands:
                 group.command(under, **_texts(name, function, examples))(for_typer(function))
             epilog = _texts(name, _main, commands[0][2])["epilog"]
-            app.add_typer(group, name=name, help=summary, epilog=epilog, **shown)
+            app.add_typer(group, name=name, help=summary, epilog=epilog, **listed_as)
         else:
             [(function, examples)] = [each[1:] for each in commands if each[0] == name]
-            app.command(name, **_texts(name, function, examples), **shown)(for_typer(function))
+            app.command(name, **_texts(name, function, examples), **listed_as)(for_typer(function))
     return get_command(app)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bloomery.cli import options
-from bloomery.cli.amounts import parse_count, parse_rate, show_memory, show_rate
+from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.progress import CorpusProgress
 from bloomery.cli.pump import Interrupts, SignalInterrupt
 from bloomery.cli.terminal import emit_line, say, with_step
@@ -124,25 +124,14 @@ def dedup(
     ] = None,
     capacity: Annotated[
         int | None,
-        typer.Option(
-            "--capacity",
-            "-n",
-            parser=parse_count,
-            metavar="N",
-            help="Documents, paragraphs or n-grams to expect. Default: estimated from a sample.",
-            rich_help_panel=options.FILTER,
+        options.capacity(
+            "Documents, paragraphs or n-grams to expect. Default: estimated from a sample."
         ),
     ] = None,
     error_rate: Annotated[
         float | None,
-        typer.Option(
-            "--error-rate",
-            "-e",
-            parser=parse_rate,
-            metavar="RATE",
-            help="Chance that something new is taken for a duplicate. Default: 1e-6; of an n-gram"
-            " 1e-3.",
-            rich_help_panel=options.FILTER,
+        options.error_rate(
+            "Chance that something new is taken for a duplicate. Default: 1e-6; of an n-gram 1e-3."
         ),
     ] = None,
     annotate: Annotated[

@@ -9,10 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import typer
-
 from bloomery.cli import options
-from bloomery.cli.amounts import parse_count, show_memory, show_rate
+from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.crawl import LINKS_ON_A_PAGE, Crawler
 from bloomery.cli.terminal import STDOUT, emit_line, is_terminal, render
 from bloomery.filters import BloomFilter
@@ -44,12 +42,7 @@ class CrawlTally:
 
 
 def demo(
-    capacity: Annotated[
-        int,
-        typer.Option(
-            "--capacity", "-n", parser=parse_count, metavar="N", help="Distinct URLs to crawl to."
-        ),
-    ] = 2_000_000,
+    capacity: Annotated[int, options.capacity("Distinct URLs to crawl to.", None)] = 2_000_000,
     error_rate: options.ErrorRate = 0.01,
 ) -> int:
     """Crawl a made-up web for about ten seconds with a filter as its memory, checked by a set."""
@@ -94,9 +87,9 @@ def _check(filter: BloomFilter, tally: CrawlTally, exact: set[str], display: "_D
         display.refresh()
     for start in range(0, _PROBES, _PROBE):
         names = (f"https://never.example/{n}.html" for n in range(start, start + _PROBE))
-        found = filter.contains_lines("\n".join(names).encode(), final=True)
+        answers = filter.contains_lines("\n".join(names).encode(), final=True)
         tally.probes += _PROBE
-        tally.wrong_probes += found[3]
+        tally.wrong_probes += answers[3]
         display.refresh()
 
 

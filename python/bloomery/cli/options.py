@@ -50,28 +50,24 @@ User = Annotated[
         help="bank: whose keys; without it, lines are USER, a tab, and the key.",
     ),
 ]
-Capacity = Annotated[
-    int | None,
-    Option(
-        "--capacity",
-        "-n",
-        parser=parse_count,
-        metavar="N",
-        help="Distinct keys it is made for: 10M, 1e9.",
-        rich_help_panel=FILTER,
-    ),
-]
-ErrorRate = Annotated[
-    float,
-    Option(
-        "--error-rate",
-        "-e",
-        parser=parse_rate,
-        metavar="RATE",
-        help="Allowed share of wrong maybes: 1%, 1e-6.",
-        rich_help_panel=FILTER,
-    ),
-]
+
+
+def capacity(help: str, panel: str | None = FILTER) -> Option:
+    """`--capacity`, of what this command counts."""
+    return Option(
+        *("--capacity", "-n"), parser=parse_count, metavar="N", help=help, rich_help_panel=panel
+    )
+
+
+def error_rate(help: str, panel: str | None = FILTER) -> Option:
+    """`--error-rate`, and what that means for this command."""
+    return Option(
+        *("--error-rate", "-e"), parser=parse_rate, metavar="RATE", help=help, rich_help_panel=panel
+    )
+
+
+Capacity = Annotated[int | None, capacity("Distinct keys it is made for: 10M, 1e9.")]
+ErrorRate = Annotated[float, error_rate("Allowed share of wrong maybes: 1%, 1e-6.")]
 LayoutOption = Annotated[
     Layout | None,
     Option(

@@ -82,10 +82,10 @@ def advise(
         f"this index: {show_memory(advice.index_bytes)}; "
         f"a B-tree for each of its columns: {show_memory(trees)}",
         *(
-            f"{' and '.join(one.columns)}: {one.matches:,.1f} rows expected, "
-            f"{one.false_matches:,.1f} more removed by the recheck; "
-            f"{one.heap_pages:,.0f} pages of the table"
-            for one in advice.questions
+            f"{' and '.join(question.columns)}: {question.matches:,.1f} rows expected, "
+            f"{question.false_matches:,.1f} more removed by the recheck; "
+            f"{question.heap_pages:,.0f} pages of the table"
+            for question in advice.questions
         ),
         *advice.notes,
     ]

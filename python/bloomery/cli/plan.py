@@ -31,13 +31,7 @@ def plan(
     ] = None,
     error_rate: Annotated[
         float | None,
-        typer.Option(
-            "--error-rate",
-            "-e",
-            parser=parse_rate,
-            metavar="RATE",
-            help="The same as an option, for a plan without a capacity.",
-        ),
+        options.error_rate("The same as an option, for a plan without a capacity.", None),
     ] = None,
     memory: Annotated[
         int | None,

@@ -38,8 +38,8 @@ class _Bar:
             except ImportError:  # the plain install has no rich, and these commands do without
                 self._wanted = False
                 return
-        shown = {f"field{number}": text for number, text in enumerate(fields)}
-        self._display.update(self._task, completed=completed, **shown)
+        texts = {f"field{number}": text for number, text in enumerate(fields)}
+        self._display.update(self._task, completed=completed, **texts)
         self._display.refresh()
 
     def _start(self, count: int) -> None:
@@ -47,8 +47,8 @@ class _Bar:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.table import Column
 
-        def text(shown: str) -> TextColumn:
-            return TextColumn(shown, table_column=Column(no_wrap=True))
+        def text(template: str) -> TextColumn:
+            return TextColumn(template, table_column=Column(no_wrap=True))
 
         names = [f"field{number}" for number in range(count)]
         # The bar has what the words leave of the line.

@@ -1,4 +1,4 @@
-"""Lines through a native call, a chunk at a time, and signals held off while one is in the air.
+"""Feeds lines to a native call, a chunk at a time; signals wait until the call has returned.
 
 No Python runs for a line: a chunk of 256 KiB is read into one buffer, handed over, and the
 unfinished line at its end moved to the front. Memory is the buffer and, for a line that is longer,

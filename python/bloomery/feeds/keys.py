@@ -135,7 +135,7 @@ class PrivateKey:
 def trusted(keys: PublicKey | str | Iterable[PublicKey | str]) -> list[PublicKey]:
     """The public keys that somebody named, each as an object or as text; at least one."""
     given = [keys] if isinstance(keys, PublicKey | str) else list(keys)
-    found = [key if isinstance(key, PublicKey) else PublicKey.parse(key) for key in given]
-    if not found:
+    trusted = [key if isinstance(key, PublicKey) else PublicKey.parse(key) for key in given]
+    if not trusted:
         raise errors.InvalidParameter("keys is empty, must have a public key to trust")
-    return found
+    return trusted

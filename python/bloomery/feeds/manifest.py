@@ -164,8 +164,8 @@ def _parse(body: bytes) -> Manifest:
     except (ValueError, RecursionError) as problem:
         raise FeedRefused(f"the manifest's body is not JSON: {str(problem)[:100]}") from None
     if not isinstance(members, dict) or members.get("format") != _FORMAT:
-        found = members.get("format") if isinstance(members, dict) else members
-        raise FeedRefused(f"the manifest's format is {str(found)[:60]!r}, must be {_FORMAT!r}")
+        named = members.get("format") if isinstance(members, dict) else members
+        raise FeedRefused(f"the manifest's format is {str(named)[:60]!r}, must be {_FORMAT!r}")
     deltas = members.get("deltas")
     if not isinstance(deltas, list) or len(deltas) > MAX_DELTAS:
         raise FeedRefused(f"the manifest's deltas must be an array of at most {MAX_DELTAS}")

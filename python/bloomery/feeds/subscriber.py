@@ -154,19 +154,21 @@ class Subscriber:
         if stamp is None or stamp == self._stamp:
             return False
         for last in (False, True):
-            found = self._copy.manifest()
-            if found is None:
+            manifest = self._copy.manifest()
+            if manifest is None:
                 return False
-            self._check_name(found, None)
-            if self._held is not None and self._held[0].full == found.full:
-                self._held = found, self._held[1]
+            self._check_name(manifest, None)
+            if self._held is not None and self._held[0].full == manifest.full:
+                self._held = manifest, self._held[1]
                 break
             try:
-                self._held = found, self._load(self._copy.path(found), found.full)
+                self._held = manifest, self._load(self._copy.path(manifest), manifest.full)
                 break
             except FileNotFoundError:  # replaced in between: once more
                 if last:
-                    raise FeedRefused(f"{self._copy.path(found)} is missing", "damaged") from None
+                    raise FeedRefused(
+                        f"{self._copy.path(manifest)} is missing", "damaged"
+                    ) from None
         self._stamp = stamp
         return True
 

@@ -52,12 +52,12 @@ def _hosts(host: str) -> list[str]:
 
 
 def _paths(path: str, query: str) -> list[str]:
-    found = [path + query, path] if query else [path]
+    paths = [path + query, path] if query else [path]
     ends = [match.end() for match in re.finditer("/", path)]
     for end in ends[:_MAX_FOLDERS]:
-        if path[:end] not in found:
-            found.append(path[:end])
-    return found
+        if path[:end] not in paths:
+            paths.append(path[:end])
+    return paths
 
 
 def _split(url: str | bytes) -> tuple[str, str, str, str]:
@@ -127,10 +127,10 @@ def _punycode(name: bytes) -> bytes:
     if name.isascii() or len(name) > _MAX_NAME:
         return name
     try:
-        found = name.decode("utf-8").encode("idna")
+        encoded = name.decode("utf-8").encode("idna")
     except UnicodeError:
         return name
-    return found if re.fullmatch(rb"[A-Za-z0-9._-]+", found) else name
+    return encoded if re.fullmatch(rb"[A-Za-z0-9._-]+", encoded) else name
 
 
 def _ipv4(name: bytes) -> str | None:

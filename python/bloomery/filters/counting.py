@@ -1,4 +1,4 @@
-"""The filter that counts: keys can be added more than once, and removed."""
+"""The counting Bloom filter: keys can be added more than once, and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter from which keys can be removed, in little memory."""
+"""The cuckoo filter, from which keys can be removed, in little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter from which most keys can be removed, for a little more memory than the plain one."""
+"""The deletable filter: most keys can be removed, for a little more memory than the plain one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter that forgets."""
+"""The rotating filter, which forgets keys once their window is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter that grows."""
+"""The scalable filter, which grows with its keys and keeps its error rate."""
 
 from __future__ import annotations
 

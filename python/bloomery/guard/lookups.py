@@ -71,7 +71,7 @@ def confirm(core: Core, keys: Sequence[Any]) -> Flow[list[Answer]]:
 
 
 def _share(core: Core, wanted: dict[bytes, Any], since: int) -> Flow[dict[bytes, Answer]]:
-    """Look up what nobody else does, and wait for the rest."""
+    """Look up the keys that no other caller is looking up, and wait for the rest."""
     flight = core.flights.claim(wanted, since)
     answers: dict[bytes, Answer] = {}
     leads = iter(flight.leads)

@@ -171,7 +171,7 @@ class Flights:
 
     @contextmanager
     def watch(self, keys: Iterable[bytes]) -> Iterator[Flight]:
-        """A flight that nobody joins, which writes to these keys spoil."""
+        """A look-up that no other caller joins, and that a write to one of its keys makes void."""
         flight = Flight(self)
         flight.mine = dict.fromkeys(keys)
         with self.lock:

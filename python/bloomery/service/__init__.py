@@ -1,1 +1,1 @@
-"""The server: named filters, what can be done to them (commands), and the doors to that."""
+"""The server: named filters, what can be done to them (commands), and two protocols for clients."""

@@ -100,7 +100,7 @@ class Background:
 
     @contextmanager
     def lock(self, names: set[bytes]) -> Iterator[None]:
-        """Let nobody else ask for filters of these names, which are not locked."""
+        """Let all others wait who ask for filters of these names, which are not locked."""
         unlocked = self._lock(names)
         try:
             yield

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from bloomery import errors
-from bloomery.filters import saved
+from bloomery.filters import internals, saved
 from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.answer import Answer
 from bloomery.service.background import Background
@@ -59,9 +59,27 @@ class Commands:
         self.engine = engine
         self.settings = settings
         self.lookups = lookups or Lookups(engine, settings)  # without sources
-        self._background = background
+        self._background = background or Background(engine)
         self._sample = sample
         self.listing = Listing(engine)
+
+    # What a client asks for is done by one of these two.
+
+    def start(self, names: Iterable[bytes], operation: Callable[[], Any], now: bool = False) -> Any:
+        """Do what a client asked for to filters of these names, which are not locked: its value,
+        or an awaitable of it if it waits or takes long (`Background.start`). On a node, do it again
+        if a filter was dropped before the log came to it: as if it had come after that."""
+        if self.engine.shared is not None:
+            operation = partial(_again, operation)
+        return self._background.start(names, operation, now)
+
+    async def run(self, names: Iterable[bytes], operation: Callable[[], Awaitable[_T]]) -> _T:
+        """As `start`, when no thread works on these filters; wait for its value."""
+        listed = [*names]
+        await self._background.unlocked(*listed)
+        started = self.start(listed, operation)
+        value: _T = await started if isinstance(started, Awaitable) else started
+        return value
 
     # Which filters there are.
 
@@ -82,24 +100,11 @@ class Commands:
     async def prepare(self, operation: str, *names: bytes) -> None:
         """On a node: return when its copy is as recent as it must be to decide on a write. What is
         about whole filters (is the name taken?) needs all that was acknowledged before; what is
-        about keys needs to know of the filter, and `again` if that is another by then."""
+        about keys needs to know of the filter, and is done again if that is another by then."""
         if self.engine.shared is not None and operation in _WHOLE:
             await self.engine.shared.catch_up()
         else:
             await self.discover(*names)
-
-    async def again(self, operation: Callable[[], Any]) -> Any:
-        """Do an operation on filters by their names. On a node, do it again if one was dropped
-        before the log came to it: as if it had come after that."""
-        tries = 1
-        while True:
-            try:
-                value = operation()
-                return await value if isinstance(value, Awaitable) else value
-            except FilterDropped:
-                tries += 1
-                if tries > _TRIES:
-                    raise
 
     async def ensure(self, name: bytes, make: Callable[[], Awaitable[Any]]) -> None:
         """Have a filter of this name to add to, made now if there is none; on a node another may
@@ -150,7 +155,7 @@ class Commands:
         drops = [partial(self._drop, name) for name in dict.fromkeys(names)]
         if self.engine.shared is None:
             return sum([await drop() for drop in drops])
-        return sum(await asyncio.gather(*map(self.again, drops)))  # in one turn
+        return sum(await asyncio.gather(*map(_again, drops)))  # in one turn
 
     async def _drop(self, name: bytes) -> bool:
         entry = self.engine.find(name)
@@ -233,7 +238,7 @@ class Commands:
     def _make_room(self, entry: Entry, keys: int) -> None:
         """Let a filter grow ahead; in a thread."""
         try:
-            entry.filter._make_room(keys)
+            internals.make_room(entry.filter, keys)
         except errors.BloomeryError:  # each key is answered with NO_ROOM
             self.engine.shelf.starve(entry.name)
 
@@ -299,12 +304,12 @@ class Commands:
         """As `contains`. Each slice of the keys is answered by the filter that has the name by
         then."""
         await self.current(strong)
-        await self._unlocked(name)
+        await self._background.unlocked(name)
         if len(keys) <= AT_ONCE:
             return self.contains(name, keys)
         answers = bytearray()
         async for part in batches(keys, AT_ONCE):
-            await self._unlocked(name)
+            await self._background.unlocked(name)
             answers += self.contains(name, part)
         return bytes(answers)
 
@@ -312,12 +317,13 @@ class Commands:
         self, operation: Callable[[bytes, Any], Awaitable[Outcome]], name: bytes, keys: Any
     ) -> Outcome:
         """Do an operation (`add`, `remove`) with any number of keys; up to the first that is
-        refused."""
+        refused. To be done by `run`."""
         if len(keys) <= AT_ONCE:
-            return await self.run(name, partial(operation, name, keys))
+            return await operation(name, keys)
         done = bytearray()
         async for part in self.batches(name, keys, AT_ONCE):
-            answers, refused = await self.run(name, partial(operation, name, part))
+            write = partial(operation, name, part)
+            answers, refused = await self._background.run([name], write)
             done += answers
             if refused is not None:
                 return bytes(done), refused
@@ -330,20 +336,10 @@ class Commands:
         dropped before the last."""
         number = self.find(name).id
         async for part in batches(keys, first):
-            await self._unlocked(name)
+            await self._background.unlocked(name)
             if self.find(name).id != number:
                 raise errors.UnknownFilter(f"{quoted(name)} was dropped before all keys were done")
             yield part
-
-    async def run(self, name: bytes, operation: Callable[[], Awaitable[_T]]) -> _T:
-        """Do an operation on a filter; if it takes long, others are served meanwhile."""
-        if self._background is None:
-            return await operation()
-        return await self._background.run([name], operation)
-
-    async def _unlocked(self, name: bytes) -> None:
-        if self._background is not None:
-            await self._background.unlocked(name)
 
     async def lookup(
         self, name: bytes, keys: list[Any], strong: bool | None = None
@@ -358,8 +354,8 @@ class Commands:
         entry = self._loaded(name)
         names = self.lookups.cached_names(entry, keys)
         if self.engine.shared is not None:
-            for some in _grouped(names):
-                await self.engine.perform(Op.FORGET, entry.id, operations.names(some))
+            for group in _grouped(names):
+                await self.engine.perform(Op.FORGET, entry.id, operations.names(group))
         await self.lookups.forget(entry, names)
 
     # Whole filters.
@@ -384,10 +380,10 @@ class Commands:
         """Use no more memory than the keys need, where the kind can."""
         await self.engine.perform(Op.COMPACT, self._loaded(name).id)
 
-    def export(self, name: bytes, start: int, most: int = MAX_EXPORT_BYTES) -> bytes:
-        """Return up to `most` bytes of the filter's memory as it is saved, from an offset on; none
-        at the end. A filter that changes meanwhile will not load: export a copy of it."""
-        return saved.part(self._exported(name), start, most)
+    def export(self, name: bytes, start: int) -> bytes:
+        """Return a chunk of the filter's memory as it is saved, from an offset on; nothing at the
+        end. A filter that changes meanwhile will not load: export a copy of it."""
+        return saved.part(self._exported(name), start, MAX_EXPORT_BYTES)
 
     async def export_head(self, name: bytes) -> bytes:
         """Return what comes before that memory: its checksum is in it, which a thread makes if the
@@ -420,9 +416,8 @@ class Commands:
             rest = data[len(part) :]
             return await self.load(name, 1 + len(part), rest) if rest else entry
         entry = self.find(name)
-        ours = (
-            entry.loading is not None
-        )  # a position is where it starts; RedisBloom's, where it ends
+        # Our position of a part is where it starts; RedisBloom's, where it ends.
+        ours = entry.loading is not None
         changed = None
         for at in range(0, max(1, len(data)), self._most_chunk):
             part = data[at : at + self._most_chunk]
@@ -467,6 +462,18 @@ class Commands:
                 f"capacity is {capacity}, must be at most {self.settings.max_capacity} "
                 "(max-capacity)"
             )
+
+
+async def _again(operation: Callable[[], Any]) -> Any:
+    """Do an operation on filters by their names, again if one was dropped meanwhile."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(FilterDropped):
+            return await _value(operation())
+    return await _value(operation())
+
+
+async def _value(value: Any) -> Any:
+    return await value if isinstance(value, Awaitable) else value
 
 
 def _check_parameters(chosen: dict[str, Any]) -> None:

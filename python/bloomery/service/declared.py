@@ -30,7 +30,7 @@ async def ensure(
     group_commit.join()
     if commands.engine.find(name) is None:
         try:
-            await commands.run(name, partial(commands.create, name, **parameters))
+            await commands.run([name], partial(commands.create, name, **parameters))
         except (errors.FilterExists, errors.IncompatibleFilters):
             await commands.discover(name)  # another node has made one just now
             if commands.engine.find(name) is None:

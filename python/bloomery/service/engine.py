@@ -50,15 +50,15 @@ class SharedLog(Protocol):
 
     @property
     def holds_lease(self) -> bool:
-        """Does this node decide for all?"""
+        """Does this node hold the lease, and so decide for all?"""
 
     def decide(self, op: Op, filter_id: int, data: bytes) -> None:
-        """As the one that decides for all: do what no client asked for, unless another decides by
+        """As the lease holder: do what no client asked for, unless another node holds the lease by
         then."""
 
     @property
     def may_answer(self) -> bool:
-        """Is this node's copy recent enough for who wants its own answers?"""
+        """Is this node's copy recent enough for reads that need not be strong?"""
 
     async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
         """Do an operation; the entry that it was done to, if it is still there."""
@@ -200,7 +200,7 @@ class Engine:
 
     @contextmanager
     def as_owner(self) -> Iterator[None]:
-        """Let locked filters be changed by who has locked them; without an await inside."""
+        """Let the caller, who has locked filters, change them; without an await inside."""
         self._owner = True
         try:
             yield
@@ -208,7 +208,7 @@ class Engine:
             self._owner = False
 
     def is_locked(self, entry: Entry) -> bool:
-        """Is a filter locked, for who asks now?"""
+        """Is a filter locked against the current caller?"""
         return not self._owner and entry.name in self._locked
 
     # Entries of a shared log, in its order: nothing is noted.
@@ -238,7 +238,7 @@ class Engine:
         return entry
 
     def _apply_rotation(self, filter_id: int, data: bytes, at: float) -> Entry:
-        """Rotate a filter, as one that decides for all has decided."""
+        """Rotate a filter, as the lease holder has decided."""
         entry = self.state.filters[filter_id]
         keys, before = generation_of(entry)[0], entry.filter.estimated_count
         self.state.apply(Op.ROTATE, filter_id, data, at)
@@ -255,7 +255,7 @@ class Engine:
             del entry.settings["successor"]
 
     def pass_shared_time(self, now: float) -> None:
-        """Let what is over by this time, which all nodes agree on, be over."""
+        """Expire and rotate what is due by this time, which all nodes agree on."""
         self.state.pass_time(now)
 
     def exchange(self, entries: Iterable[Entry], now: float) -> None:
@@ -312,10 +312,10 @@ class Engine:
     ) -> None:
         """From now on add to the successor what is added to a filter, in the same turn; tell
         `on_failure` if that cannot go on, and why. On nodes the filter's settings tell."""
-        one, other = entry.filter, successor.filter
-        if (one.hasher, one.seed) != (other.hasher, other.seed):
+        live, new = entry.filter, successor.filter
+        if (live.hasher, live.seed) != (new.hasher, new.seed):
             raise errors.InvalidParameter("a successor must have the same hasher and seed")
-        if other.kind == "cuckoo" and not facts(other)["grow"]:
+        if new.kind == "cuckoo" and not facts(new)["grow"]:
             raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
         if self.shared is not None:
             fields = operations.fields(successor=successor.id)

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from bloomery.service.access.cursors import Cursors
-from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import ANYBODY, User
 from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
@@ -33,15 +32,10 @@ class Listing:
         if entry.name.startswith(BUILT) and self._engine.shared is not None:
             self.hidden.add(entry.name)
 
-    def names(self, pattern: bytes = b"*", user: User = ANYBODY) -> list[bytes]:
-        """Return the names of a user's own that match a pattern, as Redis has them (* ? [a-z] and
-        backslash)."""
+    def names(self) -> list[bytes]:
+        """Return the names of all filters that clients may know of."""
         self._engine.begin()
-        names = self.visible(user)
-        if pattern == b"*":
-            return names
-        match = glob(pattern)
-        return [name for name in names if match(name)]
+        return self.visible(ANYBODY)
 
     def visible(self, user: User) -> list[bytes]:
         """Return all names that a user may know of. They are chosen before anything else is done

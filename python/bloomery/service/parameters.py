@@ -205,10 +205,10 @@ def parse(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         return _ADAPTER.validate_python(dict(given)).model_dump(exclude_unset=True), {}
     except ValidationError as problem:
         wrong: dict[str, str] = {}
-        for one in problem.errors():
-            kind, *rest = one["loc"] or ("",)
+        for error in problem.errors():
+            kind, *rest = error["loc"] or ("",)
             field = str(rest[0]) if rest else ""
-            wrong.setdefault(field, advice(one, field, str(kind)))
+            wrong.setdefault(field, advice(error, field, str(kind)))
         return {}, wrong
 
 

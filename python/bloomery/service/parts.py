@@ -181,9 +181,9 @@ class Parts:
         return Webhook(url, secret.encode(), self.say, self._id) if url else None
 
     def _deliver(self, alert: dict[str, Any]) -> None:
-        # What is told of a filter that nodes share is told once, by the one that decides for all.
-        told = alert.get("filter") is None or self.node is None or self.node.holds_lease
-        if self.webhook is not None and told:
+        # What is told of a filter that nodes share is told once, by the lease holder.
+        delivers = alert.get("filter") is None or self.node is None or self.node.holds_lease
+        if self.webhook is not None and delivers:
             self.webhook.deliver(alert)
         elif self.webhook is not None:
             self._withheld.append((time.monotonic(), alert))

@@ -112,15 +112,15 @@ def advise(
     asked = [list(question) for question in questions]
     if not asked:
         pairs = list(combinations(names, min(2, len(names))))
-        asked = [list(one) for one in pairs[:: math.ceil(len(pairs) / _PAIRS)]]
+        asked = [list(pair) for pair in pairs[:: math.ceil(len(pairs) / _PAIRS)]]
     length, bits = _best(table, chosen, asked)
-    expected = [_question(table, chosen, bits, length, one) for one in asked]
+    expected = [_question(table, chosen, bits, length, question) for question in asked]
     statements = [] if table.extension else ["CREATE EXTENSION IF NOT EXISTS bloom"]
     for column in chosen:
         statement = column.operator_class
         if not column.supported and statement and statement not in statements:
             statements.append(statement)
-    options = ", ".join(f"col{number}={one}" for number, one in enumerate(bits, 1))
+    options = ", ".join(f"col{number}={size}" for number, size in enumerate(bits, 1))
     quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
     statements.append(
         f"CREATE INDEX ON {table.name} USING bloom ({quoted}) WITH (length={length}, {options})"
@@ -147,14 +147,14 @@ def _chosen(
     notes: list[str],
 ) -> list[TableColumn]:
     known = {column.name: column for column in table.columns}
-    named = list(dict.fromkeys([*columns, *(name for one in questions for name in one)]))
+    named = list(dict.fromkeys([*columns, *(name for question in questions for name in question)]))
     for name in named:
         if name not in known:
             raise InvalidParameter(f"{table.name} has no column {name!r}, only {', '.join(known)}")
-    found = []
+    chosen = []
     for column in [known[name] for name in named] or table.columns:
         if column.supported or (operator_classes and column.operator_class):
-            found.append(column)
+            chosen.append(column)
             continue
         step = "its type has no hash function"
         if column.operator_class:
@@ -162,20 +162,21 @@ def _chosen(
         notes.append(
             f"{column.name} ({column.type}) is left out: bloom has no operator class for it; {step}"
         )
-    for name in {name for one in questions for name in one} - {one.name for one in found}:
+    asked = {name for question in questions for name in question}
+    for name in asked - {column.name for column in chosen}:
         raise InvalidParameter(
             f"a query asks for {name}, which bloom has no operator class for: try "
             "--operator-classes, or leave it out of the query"
         )
-    if not found:
+    if not chosen:
         raise InvalidParameter(
             f"no column of {table.name} can be in a bloom index: it takes int4 and text, and with "
             "--operator-classes what has a hash function"
         )
-    if len(found) > MAX_COLUMNS:
-        found = sorted(found, key=lambda column: -column.distinct)[:MAX_COLUMNS]
+    if len(chosen) > MAX_COLUMNS:
+        chosen = sorted(chosen, key=lambda column: -column.distinct)[:MAX_COLUMNS]
         notes.append(f"an index has {MAX_COLUMNS} columns at most: those of most values are taken")
-    return found
+    return chosen
 
 
 def _best(
@@ -183,14 +184,15 @@ def _best(
 ) -> tuple[int, list[int]]:
     """The length and the bits of each column at which the questions cost least, all together."""
     best = (math.inf, LENGTHS[0], [1] * len(columns))
-    counts = [sum(column.name in one for one in asked) for column in columns]
+    counts = [sum(column.name in question for question in asked) for column in columns]
     for length in LENGTHS:
         if index_bytes(table.rows, length) / PAGE * len(asked) > best[0]:
             break  # the index alone is more
         bits = [1] * len(columns)
         while sum(bits) <= length:
             cost = sum(
-                _cost(table, length, _question(table, columns, bits, length, one)) for one in asked
+                _cost(table, length, _question(table, columns, bits, length, question))
+                for question in asked
             )
             if cost < best[0]:
                 best = (cost, length, list(bits))
@@ -198,8 +200,8 @@ def _best(
                 break  # more than half of all bits set is worse for any column
             share = fill(length, bits)
             gains = [
-                often * _gain(share, one, n)
-                for often, one, n in zip(counts, columns, bits, strict=True)
+                often * _gain(share, column, n)
+                for often, column, n in zip(counts, columns, bits, strict=True)
             ]
             where = max(range(len(bits)), key=gains.__getitem__)
             if bits[where] >= min(MAX_BITS, length):
@@ -227,8 +229,8 @@ def _question(
     asked: Iterable[str],
 ) -> Question:
     # A NULL sets no bit.
-    total = sum(n * (1 - one.null_share) for one, n in zip(columns, bits, strict=True))
-    given = {one.name: (n, _same(one)) for one, n in zip(columns, bits, strict=True)}
+    total = sum(n * (1 - column.null_share) for column, n in zip(columns, bits, strict=True))
+    given = {column.name: (n, _same(column)) for column, n in zip(columns, bits, strict=True)}
     names = list(asked)
     through, equal = passing(length, total, [given[name] for name in names])
     pages = max(1, table.pages)
@@ -247,20 +249,20 @@ def _cost(table: Table, length: int, question: Question) -> float:
 def _notes(
     table: Table, columns: Sequence[TableColumn], questions: Sequence[Question], size: int
 ) -> list[str]:
-    found = []
-    single = [one for one in columns if table.rows / max(1.0, one.distinct) <= _FEW]
+    notes = []
+    single = [column for column in columns if table.rows / max(1.0, column.distinct) <= _FEW]
     if single:
-        found.append(
-            f"a B-tree on {' or '.join(one.name for one in single[:3])} alone finds "
+        notes.append(
+            f"a B-tree on {' or '.join(column.name for column in single[:3])} alone finds "
             f"{_FEW} rows or fewer for a value: for questions that always have it, that is faster"
         )
     scan = table.pages
-    slow = [one for one in questions if size / PAGE + one.heap_pages > scan]
+    slow = [question for question in questions if size / PAGE + question.heap_pages > scan]
     if slow:
         names = " and ".join(slow[0].columns)
-        found.append(
+        notes.append(
             f"for {names} the index and the pages that it leads to are more than the table itself "
             f"({scan:,} pages): a plain scan is as fast"
         )
-    found += [f"there already: {one}" for one in table.indexes]
-    return found
+    notes += [f"there already: {index}" for index in table.indexes]
+    return notes

@@ -76,16 +76,16 @@ def scalar(name: str, value: object, kind: pa.DataType) -> pa.Scalar | None:
         return None
     given = getattr(value, "bytes", value) if kind == pa.binary(16) else value  # a UUID
     try:
-        found = pa.scalar(given, kind)
+        scalar = pa.scalar(given, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        found = None
+        scalar = None
     # pyarrow cuts off what a type does not hold: the time of a date, the half of 1.5.
-    if found is None or not _same(found.as_py(), given):
+    if scalar is None or not _same(scalar.as_py(), given):
         raise InvalidParameter(
             f"{name} is {value!r}, which no value of the column's type ({kind}) equals: ask for a "
             "value of that type"
         )
-    return found
+    return scalar
 
 
 def _same(held: Any, given: Any) -> bool:

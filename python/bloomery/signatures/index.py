@@ -71,7 +71,9 @@ class SignatureIndex:
         if columns is None:
             columns = source.schema.names
         chosen = _chosen(columns, source.schema)
-        index = cls(_made(length, each := _bits(bits, chosen.names)), length, chosen, each)
+        index = cls(
+            _empty_signatures(length, each := _bits(bits, chosen.names)), length, chosen, each
+        )
         index._take(source, progress)  # nobody else has it yet
         return index
 
@@ -143,8 +145,8 @@ class SignatureIndex:
             (self._schema.get_field_index(name), keys.keys(pa.array([value], value.type)))
             for name, value in scalars.items()
         ]
-        found = self._native.candidates(wanted, self._count)
-        return np.frombuffer(found or b"", np.int64)
+        rows = self._native.candidates(wanted, self._count)
+        return np.frombuffer(rows or b"", np.int64)
 
     def find(self, asked: Mapping[str, object], columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that hold these values, by column, as an Arrow table; `columns` of it, or all.
@@ -163,14 +165,14 @@ class SignatureIndex:
     def _scalars(self, asked: Mapping[str, object]) -> dict[str, pa.Scalar] | None:
         if not asked:
             raise InvalidParameter("asked is empty: name a column and its value, or several")
-        found = {}
+        scalars = {}
         for name, value in asked.items():
             if name not in self._schema.names:
                 raise InvalidParameter(
                     f"the column {name!r} is not indexed; {', '.join(self._schema.names)} are"
                 )
-            found[name] = keys.scalar(name, value, self._schema.field(name).type)
-        return None if None in found.values() else found
+            scalars[name] = keys.scalar(name, value, self._schema.field(name).type)
+        return None if None in scalars.values() else scalars
 
     def _known_rows(self) -> IndexedRows:
         if self._rows is None:
@@ -314,8 +316,8 @@ def _bits(bits: int | Mapping[str, int], names: Sequence[str]) -> list[int]:
     return [bits.get(name, DEFAULT_BITS) for name in names]
 
 
-def _made(length: int, bits: list[int]) -> _native.Signatures:
-    for what, value in [("length", length), *(("bits", one) for one in bits)]:
+def _empty_signatures(length: int, bits: list[int]) -> _native.Signatures:
+    for what, value in [("length", length), *(("bits", number) for number in bits)]:
         if type(value) is not int or not 1 <= value <= 4096:
             raise InvalidParameter(f"{what} is {value!r}, must be an int from 1 to 4096")
     return _native.Signatures(length, bits)

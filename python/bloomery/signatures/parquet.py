@@ -55,7 +55,7 @@ class ParquetFolder(IndexedRows):
         """Those that an index was saved with; in another folder, if they were moved there."""
         try:
             assert isinstance(about, dict)
-            files = [File(**one) for one in about["files"]]
+            files = [File(**fields) for fields in about["files"]]
             assert all(type(f.path) is str and type(f.rows) is int and f.rows >= 0 for f in files)
             return cls(os.fspath(folder or about["folder"]), files)
         except (AssertionError, KeyError, TypeError):
@@ -111,16 +111,16 @@ class ParquetFolder(IndexedRows):
     ) -> pa.Table:
         self._check_unchanged()
         wanted = list(self.schema.names if columns is None else columns)
-        found = []
+        tables = []
         for part, within in split(numbers, self._starts):
             path = self._path(self._files[part])
             with _opened(path) as file:
                 try:
-                    found += list(_rows_of(file, within, asked, wanted))
+                    tables += list(_rows_of(file, within, asked, wanted))
                 except (pa.ArrowException, OSError) as problem:
                     raise _unreadable(path, problem) from None
         chosen = pa.schema([self.schema.field(name) for name in wanted])
-        return concat([chosen.empty_table(), *found])
+        return concat([chosen.empty_table(), *tables])
 
     def _check_unchanged(self) -> None:
         for file in self._files:
@@ -172,17 +172,17 @@ def _listed(path: str | os.PathLike[str]) -> tuple[str, list[str]]:
     place = os.path.abspath(path)
     if not os.path.isdir(place):
         return os.path.dirname(place), [os.path.basename(place)]
-    found = []
+    row_groups = []
     for folder, below, names in os.walk(place):
         below[:] = [name for name in below if not name.startswith((".", "_"))]  # _delta_log
-        found += [
+        row_groups += [
             os.path.relpath(os.path.join(folder, name), place)
             for name in names
             if name.endswith((".parquet", ".pq")) and not name.startswith((".", "_"))
         ]
-    if not found:
+    if not row_groups:
         raise InvalidSource(f"{place}: there is no file that ends in .parquet or .pq")
-    return place, sorted(found)
+    return place, sorted(row_groups)
 
 
 def _file(folder: str, name: str) -> File:

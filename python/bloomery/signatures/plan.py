@@ -167,18 +167,18 @@ def _columns(columns: int | Sequence[str] | Mapping[str, int | None]) -> dict[st
 def _advice(
     rows: int, bits: Mapping[str, int], matches: Mapping[int, float], best: tuple[int, int]
 ) -> list[str]:
-    found = []
+    notes = []
     each = sum(bits.values()) / len(bits)
     for count, false in matches.items():
         index = _QUESTION_NS + rows * each * count * _BIT_NS + false * _CANDIDATE_NS
         if index > rows * _SCAN_NS * count:
-            found.append(
+            notes.append(
                 f"{count} column{'s' * (count > 1)} asked: a plain scan is as fast; more bits or a "
                 "longer signature leave fewer candidates to compare"
                 if false > rows / 1000
                 else f"{count} column{'s' * (count > 1)} asked: so few rows are scanned as fast"
             )
     if len(bits) == 1 or (len(matches) > 1 and matches[1] < 1):
-        found.append("one column at a time, of many values: a B-tree or a hash index is faster")
-    found.append(f"for two columns and less than one false match: length={best[0]}, bits={best[1]}")
-    return found
+        notes.append("one column at a time, of many values: a B-tree or a hash index is faster")
+    notes.append(f"for two columns and less than one false match: length={best[0]}, bits={best[1]}")
+    return notes

@@ -70,9 +70,9 @@ def read_table(url: str, table: str, password: str | None = None) -> Table:
         if rows < 0:
             raise InvalidSource(f"{full} has no statistics: run ANALYZE {full}, and again")
         asked = {"oid": oid, "schema": schema, "table": relation}
-        found = connection.execute(_COLUMNS, asked).fetchall()
+        described = connection.execute(_COLUMNS, asked).fetchall()
         indexes = connection.execute(_INDEXES, [oid]).fetchall()
-    if rows and not any(statistics for _, _, statistics, _, _ in found):
+    if rows and not any(statistics for _, _, statistics, _, _ in described):
         raise InvalidSource(
             f"{full} has no statistics that this user may see: run ANALYZE {full}, or ask as a "
             "user who may read the table"
@@ -81,7 +81,7 @@ def read_table(url: str, table: str, password: str | None = None) -> Table:
         name=full,
         rows=float(rows),
         pages=max(0, int(pages)),
-        columns=[_column(float(rows), *one) for one in found],
+        columns=[_column(float(rows), *row) for row in described],
         indexes=[f"{definition} ({size:,} bytes)" for definition, size in indexes],
         extension=bool(extension),
     )

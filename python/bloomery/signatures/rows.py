@@ -73,20 +73,20 @@ class TableRows(IndexedRows):
 
     def batches(self, columns: Sequence[str], start: int) -> Iterator[pa.RecordBatch]:
         for batch, begin in zip(self._batches, self._starts, strict=False):
-            some = batch.select(list(columns))
+            selected = batch.select(list(columns))
             for at in range(max(0, start - int(begin)), batch.num_rows, BATCH):
-                yield some.slice(at, BATCH)
+                yield selected.slice(at, BATCH)
 
     def find(
         self, numbers: RowNumbers, asked: Mapping[str, pa.Scalar], columns: Sequence[str] | None
     ) -> pa.Table:
-        found = []
+        batches = []
         for part, within in split(numbers, self._starts):
             batch = self._batches[part]
             places = narrowed(batch.column, within, asked)
             if len(places):
-                found.append(_selected(batch, columns).take(pa.array(places)))
-        return pa.Table.from_batches(found, _chosen(self._schema, columns))
+                batches.append(_selected(batch, columns).take(pa.array(places)))
+        return pa.Table.from_batches(batches, _chosen(self._schema, columns))
 
     def with_more(self, more: Any) -> IndexedRows:
         table = as_table(more)
@@ -169,7 +169,7 @@ def split(numbers: RowNumbers, starts: RowNumbers) -> Iterator[tuple[int, RowNum
         yield int(part), numbers[edges[part] : edges[part + 1]] - starts[part]
 
 
-def _taken(column: pa.Array, places: RowNumbers) -> pa.Array:
+def _take(column: pa.Array, places: RowNumbers) -> pa.Array:
     """Some values of a column, of which the places are in order: it is enough to check the last. To
     check each takes pyarrow as long as to take the values."""
     if places[-1] >= len(column):
@@ -185,7 +185,7 @@ def narrowed(
     for name, value in asked.items():
         if not len(places):
             break
-        values = comparable(_taken(column(name), places), value.type)
+        values = comparable(_take(column(name), places), value.type)
         equal = pc.equal(values, value)
         if equal.null_count:
             equal = equal.fill_null(False)

@@ -122,10 +122,10 @@ def _skip(text: int) -> int:
 
 def _described(text: bytes, columns: int) -> Description:
     try:
-        found = json.loads(text)
-        serialized = base64.b64decode(found["schema"], validate=True)
+        head = json.loads(text)
+        serialized = base64.b64decode(head["schema"], validate=True)
         schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-        bits, rows = found["bits"], found["rows"]
+        bits, rows = head["bits"], head["rows"]
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, OSError) as problem:
         raise errors.CorruptData(
             f"what it says of its columns cannot be read ({type(problem).__name__}): restore the "
@@ -134,7 +134,7 @@ def _described(text: bytes, columns: int) -> Description:
     right = (
         isinstance(bits, list)
         and len(bits) == len(schema) == columns == len(set(schema.names))
-        and all(type(one) is int and 0 < one < 1 << 32 for one in bits)
+        and all(type(number) is int and 0 < number < 1 << 32 for number in bits)
         and (rows is None or isinstance(rows, dict))
     )
     if not right:

@@ -16,6 +16,8 @@ from bloomery.sizing.limits import HASHES
 
 LINE_BITS = 512
 LINE_BYTES = 64
+_ONE_LINE_TIE = 1.005  # within these, fewer draws win: less work for the same memory
+_TWO_LINES_TIE = 1.02
 
 
 class Line(NamedTuple):
@@ -92,6 +94,20 @@ def line_load(draws: int, rate: float, line: Line = BLOCKED) -> float:
         sums = sum(c * math.exp(-middle * t) for c, t in zip(signed, touched, strict=True))
         low, high = (middle, high) if sums <= rate else (low, middle)
     return low
+
+
+def best_lines(
+    one: dict[int, float], two: dict[int, float], enough: float
+) -> tuple[int, int, float]:
+    """Whether a key has one line or two, how many draws, and how many keys a line then takes. `one`
+    and `two` have the keys a line by draws; from `enough` on one line, one memory access, is kept,
+    although two may take more keys."""
+    if one:
+        draws = min(draws for draws in one if one[draws] * _ONE_LINE_TIE >= max(one.values()))
+        if one[draws] >= enough or not two or max(two.values()) <= one[draws]:
+            return 1, draws, one[draws]
+    draws = min(draws for draws in two if two[draws] * _TWO_LINES_TIE >= max(two.values()))
+    return 2, draws, two[draws]
 
 
 def touched_by_visit(draws: int, line: Line = BLOCKED) -> float:

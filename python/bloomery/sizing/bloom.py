@@ -16,6 +16,7 @@ from bloomery.sizing.blocked import (
     LINE_BITS,
     LINE_BYTES,
     Line,
+    best_lines,
     clear_spread,
     expected_rate,
     line_load,
@@ -61,8 +62,6 @@ _ONE_LINE_WASTE = 1.12
 # independent enough for the rate (1e-7 and below, up to some 10,000 keys) are there more bits.
 _SMALL = 1000
 _TEXTBOOK_EXCESS = 1.05
-_ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same memory
-_TWO_LINES_TIE = 1.02
 
 
 class Plan(NamedTuple):
@@ -325,13 +324,7 @@ def _shape(rate: float, num_hashes: int | None) -> tuple[int, int, float]:
     two = {k: line_load(k // 2, math.sqrt(rate)) / 2 for k in TWO_LINES_HASHES}
     if num_hashes is not None:
         one, two = ({k: d[k] for k in d if k == num_hashes} for d in (one, two))
-    if one:
-        k = min(k for k in one if one[k] * _ONE_LINE_TIE >= max(one.values()))
-        within = LINE_BITS / one[k] <= _ONE_LINE_WASTE * optimal_bits_per_key(rate)
-        if within or not two or max(two.values()) <= one[k]:
-            return 1, k, one[k]
-    k = min(k for k in two if two[k] * _TWO_LINES_TIE >= max(two.values()))
-    return 2, k, two[k]
+    return best_lines(one, two, LINE_BITS / (_ONE_LINE_WASTE * optimal_bits_per_key(rate)))
 
 
 @lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ from bloomery.sizing.blocked import (
     LINE_BITS,
     LINE_BYTES,
     Line,
+    best_lines,
     clear_spread,
     expected_rate,
     line_load,
@@ -41,8 +42,6 @@ _MAX_DRAWS = 16  # in a line
 # One line is one memory access, so it is kept until it costs 15% more than the textbook: 4-bit
 # counters at 1% take 13.2% more, and in two lines 2.6%.
 _ONE_LINE_WASTE = 1.15
-_ONE_LINE_TIE = 1.005  # within these, fewer hashes win: less work for the same memory
-_TWO_LINES_TIE = 1.02
 
 
 class CellPlan(NamedTuple):
@@ -196,13 +195,7 @@ def _shape(rate: float, line: Line, num_hashes: int | None = None) -> tuple[int,
     one = {d: line_load(d, rate, line) for d in possible if num_hashes in (None, d)}
     halves = [d for d in possible if num_hashes in (None, 2 * d)]
     two = {d: line_load(d, math.sqrt(rate), line) / 2 for d in halves}
-    if one:
-        draws = min(d for d in one if one[d] * _ONE_LINE_TIE >= max(one.values()))
-        within = line.half / one[draws] <= _ONE_LINE_WASTE * optimal_bits_per_key(rate)
-        if within or not two or max(two.values()) <= one[draws]:
-            return 1, draws, one[draws]
-    draws = min(d for d in two if two[d] * _TWO_LINES_TIE >= max(two.values()))
-    return 2, draws, two[draws]
+    return best_lines(one, two, line.half / (_ONE_LINE_WASTE * optimal_bits_per_key(rate)))
 
 
 def _loads(visits: int, lines: int) -> Iterator[tuple[int, float]]:

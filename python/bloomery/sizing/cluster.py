@@ -73,7 +73,7 @@ class ClusterPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Every figure by name, ready for JSON."""
-        limits = [{**asdict(one), "share": one.share} for one in self.limits]
+        limits = [{**asdict(limit), "share": limit.share} for limit in self.limits]
         return {**asdict(self), "limits": limits}
 
 

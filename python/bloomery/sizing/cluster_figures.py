@@ -102,4 +102,4 @@ SOURCES = {
     "busy": ("how busy a core may be", "chosen: beyond it queues grow"),
 }
 
-assert set(SOURCES) == {one.name for one in fields(Figures)}
+assert set(SOURCES) == {field.name for field in fields(Figures)}

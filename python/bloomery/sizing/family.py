@@ -265,9 +265,8 @@ def _hashes_given(
         # Whole lines, and the capacity is rounded down.
         while counting_shape_plan(lines * LINE_BITS, num_hashes, **options).capacity < capacity:
             lines += 1
-    return _counting_plan(
-        counting_shape_plan(lines * LINE_BITS, num_hashes, **options), options, by_shape=True
-    )
+    planned = counting_shape_plan(lines * LINE_BITS, num_hashes, **options)
+    return _cell_plan("counting", planned, options, by_shape=True)
 
 
 # Each kind.
@@ -284,19 +283,9 @@ def _bloom_plan(planned: bloom.Plan) -> FamilyPlan:
     except InvalidParameter:
         plain = None
     sizes = planned.layout, planned.num_bits, planned.num_hashes, planned.lines_per_key
-    return FamilyPlan(
-        "bloom",
-        {"layout": planned.layout},
-        planned.capacity,
-        planned.error_rate,
-        planned.nbytes,
-        planned.num_bits,
-        planned.num_hashes,
-        planned.lines_per_key,
-        planned.expected_error_rate,
-        partial(bloom.expected_error_rate, *sizes),
-        by_shape=plain != planned,
-    )
+    rate_at = partial(bloom.expected_error_rate, *sizes)
+    options = {"layout": planned.layout}
+    return _line_plan("bloom", options, planned, rate_at, by_shape=plain != planned)
 
 
 def _cell_plan(kind: str, planned: CellPlan, options: dict[str, Any], **more: Any) -> FamilyPlan:
@@ -308,6 +297,16 @@ def _cell_plan(kind: str, planned: CellPlan, options: dict[str, Any], **more: An
             return 0.0
         return expected_rate(draws, planned.lines_per_key, count, lines, line)
 
+    return _line_plan(kind, options, planned, rate_at, **more)
+
+
+def _line_plan(
+    kind: str,
+    options: dict[str, Any],
+    planned: bloom.Plan | CellPlan,
+    rate_at: Callable[[float], float],
+    **more: Any,
+) -> FamilyPlan:
     return FamilyPlan(
         kind,
         options,
@@ -323,12 +322,8 @@ def _cell_plan(kind: str, planned: CellPlan, options: dict[str, Any], **more: An
     )
 
 
-def _counting_plan(planned: CellPlan, options: dict[str, Any], **more: Any) -> FamilyPlan:
-    return _cell_plan("counting", planned, options, **more)
-
-
 def _counting(capacity: int, rate: float, options: dict[str, Any]) -> FamilyPlan:
-    return _counting_plan(counting_plan(capacity, rate, **options), options)
+    return _cell_plan("counting", counting_plan(capacity, rate, **options), options)
 
 
 def _deletable(capacity: int, rate: float, options: dict[str, Any]) -> FamilyPlan:

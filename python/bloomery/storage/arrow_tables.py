@@ -64,6 +64,7 @@ def _text(column: Any) -> Any:
         return column.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         values = [
-            None if one is None else json.dumps(one, default=str) for one in column.to_pylist()
+            None if value is None else json.dumps(value, default=str)
+            for value in column.to_pylist()
         ]
         return pa.chunked_array([pa.array(values, pa.string())])

@@ -28,6 +28,7 @@ class Fleet:
         stores = [store] * nodes if isinstance(store, str) else list(store)
         ports = free_ports(2 * len(stores))
         self.ports = [(ports[2 * at], ports[2 * at + 1]) for at in range(len(stores))]
+        self.places = [(at, resp) for at, (resp, _) in enumerate(self.ports)]  # for clients
         self.folder = folder
         self.nodes: list[BloomeryServer] = []
         self._ends = ExitStack()

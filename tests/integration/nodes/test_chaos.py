@@ -96,10 +96,9 @@ def test_anything_may_happen(start_fleet: StartFleet, start_redis: StartRedis, s
     reserve(fleet.ports[0][0], capacity=1_000_000)
     checker = Checker(lag=LAG)
     troubles = Troubles(fleet, server, checker, seed)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
     with (
-        load(checker, places, seed=seed, count=2) as run,
-        load(checker, places, seed=seed + 1000, count=2, strong=True, prefix="s") as other,
+        load(checker, fleet.places, seed=seed, count=2) as run,
+        load(checker, fleet.places, seed=seed + 1000, count=2, strong=True, prefix="s") as other,
     ):
         for _ in range(effort(3, 3, 30)):
             what = troubles.one()

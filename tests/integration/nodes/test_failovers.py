@@ -39,8 +39,7 @@ def test_a_master_of_the_cluster_is_killed(
     reserve(fleet.ports[0][0], name)
     doomed = redis_cluster.master_of("{bloomery}:log")
     checker = Checker(lag=LAG)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
-    with load(checker, places, filter=name) as run:
+    with load(checker, fleet.places, filter=name) as run:
         run.flows(30)
         redis_cluster.fail(doomed)
         redis_cluster.restart(doomed)  # as a replica: without one no write is acknowledged
@@ -56,8 +55,7 @@ def test_sentinel_fails_over(start_fleet: StartFleet, redis_sentinel: Sentinel) 
     fleet = start_fleet(url, nodes=2, **OPTIONS)
     reserve(fleet.ports[0][0])
     checker = Checker(lag=LAG)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
-    with load(checker, places) as run:
+    with load(checker, fleet.places) as run:
         run.flows(30)
         redis_sentinel.fail_over()
         run.flows(30)
@@ -70,11 +68,9 @@ def test_a_replica_without_the_last_writes_takes_over(
 ) -> None:
     """Without `store-min-replicas`. The master acknowledges what its replica has not got, and dies;
     the replica is promoted by hand. The nodes put back what it lacks, as it was, and go on."""
-    master, replica = start_redis(), start_redis()
-    replica.run("REPLICAOF", "127.0.0.1", master.port)
+    master, replica = _with_replica(start_redis)
     with Proxy(master.address) as near, Proxy(master.address) as far:
-        fleet = start_fleet([near.url, far.url], store_max_lag_ms=1000, store_timeout_ms=500)
-        reserve(fleet.ports[0][0])
+        fleet = _two_nodes(start_fleet, near, far)
         with fleet.client(0) as one, fleet.client(1) as other:
             one.execute_command("BF.ADD", "seen", "before")
             master.wait_for_replicas(1)
@@ -98,11 +94,9 @@ def test_others_write_to_the_new_master_first(
     """One node alone has what the dead master acknowledged, and comes when another has written to
     the new one: its history is no beginning of that log. It takes the log as it is, and writes what
     it acknowledged once more; nothing of either is lost, and both have the same."""
-    master, replica = start_redis(), start_redis()
-    replica.run("REPLICAOF", "127.0.0.1", master.port)
+    master, replica = _with_replica(start_redis)
     with Proxy(master.address) as near, Proxy(master.address) as far:
-        fleet = start_fleet([near.url, far.url], store_max_lag_ms=1000, store_timeout_ms=500)
-        reserve(fleet.ports[0][0])
+        fleet = _two_nodes(start_fleet, near, far)
         with fleet.client(0) as one, fleet.client(1) as other:
             one.execute_command("BF.ADD", "seen", "before")
             assert wait_until(lambda: fleet.answers("seen", ["before"]) == [0, 0])
@@ -131,6 +125,21 @@ def _entries(server: RedisServer) -> list[bytes]:
     """The positions of the log's entries."""
     found: list[tuple[bytes, Any]] = server.run("XRANGE", "{bloomery}:log", "-", "+")
     return [position for position, _ in found]
+
+
+def _with_replica(start_redis: StartRedis) -> tuple[RedisServer, RedisServer]:
+    """A master and its replica."""
+    master, replica = start_redis(), start_redis()
+    replica.run("REPLICAOF", "127.0.0.1", master.port)
+    return master, replica
+
+
+def _two_nodes(start_fleet: StartFleet, *proxies: Proxy) -> Fleet:
+    """Nodes that reach the master each by a way of its own, with a filter."""
+    urls = [proxy.url for proxy in proxies]
+    fleet = start_fleet(urls, store_max_lag_ms=1000, store_timeout_ms=500)
+    reserve(fleet.ports[0][0])
+    return fleet
 
 
 def _move(proxies: list[Proxy], master: RedisServer, to: RedisServer) -> None:

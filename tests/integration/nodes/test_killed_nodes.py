@@ -47,13 +47,12 @@ def test_a_node_is_stopped_past_the_limit(
     reserve(fleet.ports[0][0])
     balancer = fleet.balancer()
     checker = Checker(lag=LAG)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
     for number in range(2):
         with fleet.client(2) as before:
             before.ping()
             fleet.nodes[2].freeze()
             began = time.monotonic()
-            with load(checker, places[:2], filter="seen", seed=number, count=2) as run:
+            with load(checker, fleet.places[:2], filter="seen", seed=number, count=2) as run:
                 run.flows(30)
                 if number == 0:
                     balancer.wait_for("UP", "UP", "DOWN")

@@ -41,8 +41,7 @@ def test_redis_is_killed_under_load(
     fleet = start_fleet(server.url, **OPTIONS)
     reserve(fleet.ports[0][0])
     checker = Checker(lag=LAG)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
-    with load(checker, places) as run:
+    with load(checker, fleet.places) as run:
         run.flows(50)
         server.kill()
         assert wait_until(lambda: len(checker.failures) > 20)
@@ -68,8 +67,7 @@ def test_redis_comes_back_with_nothing(start_fleet: StartFleet, start_redis: Sta
     fleet = start_fleet(server.url, **OPTIONS)
     reserve(fleet.ports[0][0])
     checker = Checker(lag=LAG)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
-    with load(checker, places) as run:
+    with load(checker, fleet.places) as run:
         run.flows(50)
         server.kill()
         server.start()
@@ -132,8 +130,7 @@ def test_keys_are_gone(start_fleet: StartFleet, start_redis: StartRedis, lost: s
     )
     reserve(fleet.ports[0][0], capacity=15_000)
     checker = Checker(lag=LAG)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
-    with load(checker, places, count=2, pause=0) as run:
+    with load(checker, fleet.places, count=2, pause=0) as run:
         if lost in ("manifest", "chunks"):
             assert wait_until(lambda: server.run("EXISTS", "{bloomery}:manifest"))
         run.flows(30)

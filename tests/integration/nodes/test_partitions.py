@@ -53,10 +53,9 @@ def test_partitioned_while_others_write(start_fleet: StartFleet, redis_server: R
         fleet = start_fleet([redis_server.url, redis_server.url, proxy.url], **OPTIONS)
         reserve(fleet.ports[0][0])
         checker = Checker(lag=LAG)
-        places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
         with (
-            load(checker, places) as run,
-            load(checker, places, strong=True, seed=1, count=2, prefix="s") as two,
+            load(checker, fleet.places) as run,
+            load(checker, fleet.places, strong=True, seed=1, count=2, prefix="s") as two,
         ):
             run.flows(30)
             proxy.dull()
@@ -87,8 +86,7 @@ def test_redis_is_frozen(start_fleet: StartFleet, redis_server: RedisServer) -> 
     fleet = start_fleet(redis_server.url, **OPTIONS)
     reserve(fleet.ports[0][0])
     checker = Checker(lag=LAG)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
-    with load(checker, places) as run:
+    with load(checker, fleet.places) as run:
         run.flows(30)
         redis_server.freeze()
         try:

@@ -16,8 +16,7 @@ def test_strong_reads_know_every_acknowledged_write(
     fleet = start_fleet(redis_server.url)
     reserve(fleet.ports[0][0])
     checker = Checker(lag=0)
-    places = [(at, ports[0]) for at, ports in enumerate(fleet.ports)]
-    with load(checker, places, strong=True) as run:
+    with load(checker, fleet.places, strong=True) as run:
         run.flows(200)
     checker.require_right(writes=800, answers=1600)
     assert not checker.failures

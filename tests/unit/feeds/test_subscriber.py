@@ -461,7 +461,7 @@ def test_in_the_background(feed: Feed, served: Site) -> None:
         assert wait_until(lambda: not subscriber.stale)
         kept = (feed.folder / MANIFEST).read_bytes()
         (feed.folder / MANIFEST).write_bytes(b"nonsense")
-        assert wait_until(lambda: isinstance(seen[-1], FeedRefused))
+        assert wait_until(lambda: bool(seen) and isinstance(seen[-1], FeedRefused))
         (feed.folder / MANIFEST).write_bytes(kept)
         feed.publish(bloom(range(2000)))
         assert wait_until(lambda: subscriber.info()["version"] == 2)

@@ -15,6 +15,7 @@ from bloomery.filters import creation, saved
 from bloomery.service.background import Background
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
+from bloomery.service.durability.log import Log
 from bloomery.service.durability.recovery import recover
 from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
@@ -29,6 +30,15 @@ OPERATIONS: dict[str, tuple[str, Callable[[Commands], Any]]] = {
 }
 
 
+def opened(folder: Path) -> tuple[Log, Engine, Background, Commands]:
+    """The parts of a server that operations go through."""
+    recovered = recover(folder)
+    log = recovered.log()
+    engine = Engine(recovered.state, log)
+    background = Background(engine)
+    return log, engine, background, Commands(engine, Settings(), background=background)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("accepted", ["before", "after"])
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -36,11 +46,7 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
     """Done or refused: after the log works again, a restart has what the server has. `accepted`:
     whether that is before the thread ends, or after."""
     kind, work = OPERATIONS[operation]
-    found = recover(tmp_path)
-    log = found.log()
-    engine = Engine(found.state, log)
-    background = Background(engine)
-    commands = Commands(engine, Settings(), background=background)
+    log, engine, background, commands = opened(tmp_path)
 
     async def main() -> None:
         for name, key in ((b"large", "kept"), (b"source", "merged")):
@@ -78,18 +84,15 @@ def test_the_log_fails_while_a_thread_works(tmp_path: Path, operation: str, acce
 
 def test_who_asks_waits_for_a_lock(tmp_path: Path) -> None:
     """Nothing comes between the commands of a transaction."""
-    found = recover(tmp_path)
-    log = found.log()
-    engine = Engine(found.state, log)
-    background = Background(engine)
-    commands = Commands(engine, Settings(), background=background)
+    log, _, background, commands = opened(tmp_path)
 
     async def main() -> None:
         eagerly(commands.create(b"seen", "bloom", capacity=100, error_rate=0.01))
+        add = partial(commands.change, commands.add, b"seen", ["a"])
         with background.lock({b"seen"}):
             asked = [
                 asyncio.ensure_future(commands.read(b"seen", ["a"])),
-                asyncio.ensure_future(commands.change(commands.add, b"seen", ["a"])),
+                asyncio.ensure_future(commands.run([b"seen"], add)),
             ]
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -104,11 +107,7 @@ def test_who_asks_waits_for_a_lock(tmp_path: Path) -> None:
 def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path) -> None:
     """While the kernel makes it others are answered; the keys are in the layers in which they would
     be without, and a restart has the same bytes."""
-    found = recover(tmp_path)
-    log = found.log()
-    engine = Engine(found.state, log)
-    background = Background(engine)
-    commands = Commands(engine, Settings(), background=background)
+    log, engine, background, commands = opened(tmp_path)
     settings: dict[str, Any] = {"capacity": 100_000, "error_rate": 0.01, "expansion": 20}
     plain = creation.create({"kind": "redisbloom", **settings}, engine.state.clock)
     waited = []
@@ -143,10 +142,7 @@ def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path) -> None:
 
 def test_a_large_dump_begins_in_a_thread(tmp_path: Path) -> None:
     """Its first part is a checksum of all the others: the loop goes on while it is made."""
-    found = recover(tmp_path)
-    log = found.log()
-    engine = Engine(found.state, log)
-    commands = Commands(engine, Settings(), background=Background(engine))
+    log, engine, _, commands = opened(tmp_path)
     turns = 0
 
     async def main() -> bytes:

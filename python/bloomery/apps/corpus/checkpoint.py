@@ -66,7 +66,7 @@ class CorpusCheckpoint:
             if content.pop("checksum") != _checksum(content):
                 raise ValueError("its checksum is not that of its contents")
             identity, number, kept = content["identity"], content["filter"], content["state"]
-            counts = {name: FileCounts(**one) for name, one in kept.pop("counts").items()}
+            counts = {name: FileCounts(**fields) for name, fields in kept.pop("counts").items()}
             state = CorpusState(counts=counts, **kept)
         except FileNotFoundError:
             return None

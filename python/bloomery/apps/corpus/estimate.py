@@ -21,12 +21,12 @@ _LEAST = 1000
 def keys(files: Sequence[CorpusFile], splitter: _native.CorpusSplitter) -> int:
     """Return about how many distinct keys the files have, with room to spare."""
     total = sum(file.size for file in files)
-    used, found = 0.0, 0
+    used, distinct_units = 0.0, 0
     for file in _spread(files, total):
         encoded, distinct = _sampled(file, splitter)
         used += encoded
-        found += distinct
-    return max(_LEAST, int(found * max(1.0, total / max(1.0, used)) * _SPARE))
+        distinct_units += distinct
+    return max(_LEAST, int(distinct_units * max(1.0, total / max(1.0, used)) * _SPARE))
 
 
 def _spread(files: Sequence[CorpusFile], total: int) -> list[CorpusFile]:

@@ -41,28 +41,28 @@ class CorpusFile:
 def find(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, list[CorpusFile]]:
     """Return the folder that all have in common, and the files in the order given; of a folder, all
     below it that are named as JSON lines are, sorted."""
-    found: list[Path] = []
+    listed: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            below = sorted(one for one in path.rglob("*") if one.name.endswith(SUFFIXES))
-            found += [one for one in below if one.is_file()]
+            below = sorted(file for file in path.rglob("*") if file.name.endswith(SUFFIXES))
+            listed += [file for file in below if file.is_file()]
         elif path.exists():
-            found.append(path)
+            listed.append(path)
         else:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
-    if not found:
+    if not listed:
         raise InvalidParameter(
             f"no files in {', '.join(map(str, paths)) or 'an empty list'}: name some, or a folder "
             f"with files that end in {', '.join(SUFFIXES)}"
         )
-    real = [os.path.realpath(path) for path in found]
-    for path, place in zip(found, real, strict=True):
+    real = [os.path.realpath(path) for path in listed]
+    for path, place in zip(listed, real, strict=True):
         if real.count(place) > 1:
             raise InvalidParameter(f"{path} is named twice: all of it would be duplicates")
     base = os.path.commonpath([os.path.dirname(place) for place in real])
     return base, [
         CorpusFile(path, os.path.relpath(place, base))
-        for path, place in zip(found, real, strict=True)
+        for path, place in zip(listed, real, strict=True)
     ]
 
 

@@ -211,8 +211,8 @@ class CorpusRun:
                 failures: list[BaseException] = []
                 while working:
                     done, working = wait(working, _POLL)
-                    for one in done:
-                        failure = one.exception()
+                    for task in done:
+                        failure = task.exception()
                         if failure is not None and not isinstance(failure, _Stopped):
                             failures.append(failure)
                     self._tell(progress)
@@ -226,8 +226,8 @@ class CorpusRun:
         if progress is not None:
             with self._counting:
                 position = sum(self._positions.values())
-                found = self._seen.documents, self._seen.units_removed
-            progress(DedupProgress(position, sum(file.size for file in self._corpus), *found))
+                counted = self._seen.documents, self._seen.units_removed
+            progress(DedupProgress(position, sum(file.size for file in self._corpus), *counted))
 
     def _work(self, tell: Callable[[], None] | None) -> None:
         """Do one file after another, until a checkpoint is due."""
@@ -257,13 +257,13 @@ class CorpusRun:
             def step(chunk: _native.CorpusChunk, lines: int) -> None:
                 with self._asking:
                     self._state.keys += chunk.probe(self.filter, add=options.add)
-                found = FileCounts(*chunk.counts(), chunk.lines, len(chunk.faults))
-                counts.add(found)
+                new_counts = FileCounts(*chunk.counts(), chunk.lines, len(chunk.faults))
+                counts.add(new_counts)
                 output.write(chunk.found(lines + 1, False) if options.annotate else chunk.kept())
                 if beside is not None:
                     beside.write(chunk.found(lines + 1, True))
                 with self._counting:
-                    self._seen.add(found)
+                    self._seen.add(new_counts)
                 if tell is not None:
                     tell()
                 self._check_room()

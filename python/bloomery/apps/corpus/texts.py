@@ -71,9 +71,10 @@ class TextDeduplicator:
 
     def dedup(self, texts: Sequence[str], *, add: bool = True) -> list[str | None]:
         """Return the texts without what came before; None where nothing but blanks is left."""
-        found = self.spans(texts, add=add)
+        duplicate_spans = self.spans(texts, add=add)
         return [
-            _cut(text, spans) if spans else text for text, spans in zip(texts, found, strict=True)
+            _cut(text, spans) if spans else text
+            for text, spans in zip(texts, duplicate_spans, strict=True)
         ]
 
     def signature(self, text: str) -> list[int]:

@@ -7,7 +7,7 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.amounts import parse_memory, show_memory
-from bloomery.cli.feeds.times import parse_span, show_time
+from bloomery.cli.feeds.values import parse_span, show_time, trusted_keys
 from bloomery.cli.progress import ByteProgress
 from bloomery.cli.terminal import emit_json, emit_line, say, with_step
 
@@ -49,7 +49,6 @@ def fetch(
     A feed that is forged, damaged, expired or older than one that was seen changes nothing: the
     copy goes on answering, and the exit code is 2. With --watch it goes on.
     """
-    from bloomery.cli.feeds.trust import trusted_keys
     from bloomery.errors import BloomeryError
     from bloomery.feeds import Subscriber
 

@@ -7,7 +7,7 @@ import typer
 
 from bloomery.cli import options
 from bloomery.cli.amounts import show_memory
-from bloomery.cli.feeds.times import parse_span, show_time
+from bloomery.cli.feeds.values import parse_span, show_time, trusted_keys
 from bloomery.cli.terminal import emit_json, emit_line
 
 KEY_EXAMPLE = "bloomery feed-key feed.key; bloomery publish revoked.bloom feed --key feed.key"
@@ -73,11 +73,10 @@ def publish(
     Files come first and the manifest last: a feed is whole at every moment. Publish again before it
     expires, also if nothing has changed.
     """
-    from bloomery.cli.feeds.trust import trusted_keys
     from bloomery.feeds import PrivateKey
     from bloomery.feeds import publish as publish_feed
 
-    made = publish_feed(
+    manifest = publish_feed(
         filter,
         folder,
         [PrivateKey.load(file) for file in key],
@@ -88,24 +87,24 @@ def publish(
         version=version,
         trust=trusted_keys(trust or []),
     )
-    sizes = [delta.size for delta in made.deltas]
+    sizes = [delta.size for delta in manifest.deltas]
     if json:
         emit_json(
             {
                 "folder": os.fspath(folder),
-                "feed": made.feed,
-                "version": made.version,
-                "kind": made.kind,
-                "size": made.full.size,
+                "feed": manifest.feed,
+                "version": manifest.version,
+                "kind": manifest.kind,
+                "size": manifest.full.size,
                 "deltas": sizes,
-                "expires": made.expires,
+                "expires": manifest.expires,
             }
         )
         return 0
     newest = f", the newest delta {show_memory(sizes[-1])}" if sizes else ", no delta"
     emit_line(
-        f"{made.feed}: version {made.version}, {show_memory(made.full.size)}{newest}; "
-        f"expires {show_time(made.expires)}"
+        f"{manifest.feed}: version {manifest.version}, {show_memory(manifest.full.size)}{newest}; "
+        f"expires {show_time(manifest.expires)}"
     )
     return 0
 

@@ -77,7 +77,7 @@ def add(file: str, keys: list[str] | None, user: str | None, new: bool, type: st
             if new:
                 there = bank.contains_many(users, keys)
                 # Before they are added: one that is kept but never came out would be lost.
-                fresh = compress(shown, (not one for one in there))
+                fresh = compress(shown, (not known for known in there))
                 emit(typed.join_lines(dict.fromkeys(fresh)))
             added += sum(bank.add_many(users, keys))
 
@@ -118,7 +118,7 @@ def contains(
             names = [users] * len(keys) if isinstance(users, bytes) else users
             pairs = zip(map(typed.forms, names), map(read, keys), strict=True)
             there = typed.ask_forms(bank.contains_many, list(pairs))
-            chosen = list(compress(shown, (one != invert for one in there)))
+            chosen = list(compress(shown, (maybe != invert for maybe in there)))
             selected += len(chosen)
             if quiet and selected:
                 raise FirstMatch

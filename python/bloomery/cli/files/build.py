@@ -257,7 +257,9 @@ def _report(out: str, built: Any, json: bool) -> int:
 
         names = ("kind", "capacity", "error_rate", "estimated_error_rate", "nbytes", "saturated")
         figures = {"keys": keys, "nulls": built.nulls, "seconds": round(built.seconds, 3)}
-        emit_line(dumps({"file": out, **figures, **{one: facts[one] for one in names}}, indent=2))
+        emit_line(
+            dumps({"file": out, **figures, **{name: facts[name] for name in names}}, indent=2)
+        )
     else:
         left = f" ({built.nulls:,} NULLs left out)" if built.nulls else ""
         emit_line(

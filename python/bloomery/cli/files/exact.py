@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bloomery.cli import options
-from bloomery.cli.amounts import parse_rate, show_memory, show_rate
+from bloomery.cli.amounts import show_memory, show_rate
 from bloomery.cli.files.create import check_free
 from bloomery.cli.progress import RowProgress
 from bloomery.cli.pump import Interrupts, SignalInterrupt
@@ -55,13 +55,10 @@ def build(
     ] = None,
     error_rate: Annotated[
         float | None,
-        typer.Option(
-            "--error-rate",
-            "-e",
-            parser=parse_rate,
-            metavar="RATE",
-            help="The share of keys of neither side that may be a yes. Default: whatever makes the"
+        options.error_rate(
+            "The share of keys of neither side that may be a yes. Default: whatever makes the"
             " file smallest.",
+            None,
         ),
     ] = None,
     hasher: options.HasherOption = "xxh3",

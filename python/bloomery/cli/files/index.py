@@ -113,12 +113,14 @@ def find(
     with Interrupts(), SegmentIndex(index or folder) as opened:
         if format == "parts":
             candidates = opened.candidates(wanted)
-            for one in candidates:
+            for candidate in candidates:
                 if json:
-                    emit_json({"path": one.path, "part": one.part, "why": one.why})
+                    emit_json(
+                        {"path": candidate.path, "part": candidate.part, "why": candidate.why}
+                    )
                     continue
-                part = "" if one.part is None else f" part {one.part}"
-                emit_line(f"{one.path}{part} ({one.why})")
+                part = "" if candidate.part is None else f" part {candidate.part}"
+                emit_line(f"{candidate.path}{part} ({candidate.why})")
             return 0 if candidates else 1
         table = opened.find(wanted, show.split(",") if show else None)
     if format == "csv":
@@ -199,8 +201,8 @@ def verify(folder: Folder, index: Place = None, json: Json = False, quiet: Quiet
     finally:
         bar.stop()
     if json:
-        found = {"filters": result.filters, "damaged": result.damaged, "stale": result.stale}
-        emit_json({"ok": result.ok, **found})
+        damage = {"filters": result.filters, "damaged": result.damaged, "stale": result.stale}
+        emit_json({"ok": result.ok, **damage})
         return 0 if result.ok else 1
     for text in result.damaged:
         emit_line(f"damaged: {text}")

@@ -131,8 +131,8 @@ def ask_forms(
 ) -> list[bool]:
     """What `ask` says of each row in any of its forms; it takes a list of each column's keys."""
     there = [False] * len(rows)
-    asked = [(at, one) for at, row in enumerate(rows) for one in product(*row)]
-    columns = zip(*(one for _, one in asked), strict=True)
+    asked = [(at, key) for at, row in enumerate(rows) for key in product(*row)]
+    columns = zip(*(key for _, key in asked), strict=True)
     for (at, _), answer in zip(asked, ask(*map(list, columns)), strict=True):
         there[at] |= bool(answer)
     return there

@@ -89,7 +89,7 @@ def remove(
 
     def pick(filter: AnyFilter) -> tuple[Many, typed.Lines]:
         if not isinstance(filter, RemovingFilter):
-            able = [name for name, one in COMMON_KINDS.items() if issubclass(one, RemovingFilter)]
+            able = [name for name, kind in COMMON_KINDS.items() if issubclass(kind, RemovingFilter)]
             raise IncompatibleFilters(
                 f"{file}: no key can be removed from a {filter.kind} filter; "
                 f"filters of kind {', '.join(able)} can do that"
@@ -193,8 +193,8 @@ def contains(
     for name, given in (("--invert", invert), ("--quiet", quiet), ("--count", count)):
         options.refuse_together(json, name, given)
     if holds_a_bank(file):
-        shown = {"invert": invert, "quiet": quiet, "count": count, "json": json}
-        return bank.contains(file, keys, user, type, **shown)
+        how = {"invert": invert, "quiet": quiet, "count": count, "json": json}
+        return bank.contains(file, keys, user, type, **how)
     bank.refuse_user(file, user)
     filter = state.load_any(file, mmap=True)
     kind = typed.resolve(file, type)
@@ -203,7 +203,7 @@ def contains(
 
     def select(texts: list[bytes]) -> list[bool]:
         there = typed.ask_forms(filter.contains_many, [[read(text)] for text in texts])
-        return [one != invert for one in there]
+        return [maybe != invert for maybe in there]
 
     def ask(data: memoryview, final: bool) -> int:
         nonlocal selected

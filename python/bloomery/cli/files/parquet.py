@@ -27,24 +27,24 @@ def inspect(file: _FILE, sidecar: _SIDECAR = None, as_json: _JSON = False) -> in
     often each would be wrong."""
     from bloomery.integrations import parquet
 
-    found = parquet.inspect(file, sidecar=sidecar)
+    inspection = parquet.inspect(file, sidecar=sidecar)
     if as_json:
-        for each in found.filters:
+        for each in inspection.filters:
             emit_line(json.dumps(vars(each)))
         return 0
     say(
-        f"{sum(found.rows):,} rows in {len(found.rows):,} row groups, {len(found.columns):,} "
-        f"columns, {len(found.filters):,} filters"
+        f"{sum(inspection.rows):,} rows in {len(inspection.rows):,} row groups, "
+        f"{len(inspection.columns):,} columns, {len(inspection.filters):,} filters"
     )
-    for column in found.columns:
-        filters = [each for each in found.filters if each.column == column]
+    for column in inspection.columns:
+        filters = [each for each in inspection.filters if each.column == column]
         if not filters:
             emit_line(f"{column}\tno filters")
             continue
         rate = max(each.estimated_error_rate for each in filters)
         nbytes = sum(each.num_bytes for each in filters)
         emit_line(
-            f"{column}\t{len(filters)} of {len(found.rows)} row groups\t{nbytes:,} bytes\t"
+            f"{column}\t{len(filters)} of {len(inspection.rows)} row groups\t{nbytes:,} bytes\t"
             f"wrong at most {rate:.2g}"
         )
     return 0
@@ -118,14 +118,14 @@ def find(
         wanted = _parsed(layout.columns[layout.column(column)], value)
     if row_groups:
         maybe = parquet.might_contain(file, column, wanted, sidecar=sidecar)
-        found = [number for number, answer in enumerate(maybe) if answer]
-        for number in found:
+        groups = [number for number, answer in enumerate(maybe) if answer]
+        for number in groups:
             emit_line(json.dumps({"row_group": number}) if as_json else str(number))
-        return 0 if found else 1
+        return 0 if groups else 1
     rows = parquet.read(file, column, wanted, columns, sidecar=sidecar)
     for batch in rows.to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
-            emit_line(json.dumps(row, default=_shown, ensure_ascii=False))
+            emit_line(json.dumps(row, default=_as_text, ensure_ascii=False))
     return 0 if rows.num_rows else 1
 
 
@@ -156,7 +156,7 @@ def _parsed(column: Any, text: str) -> object:
         ) from None
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     """What JSON has no type for, as text."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 from bloomery._native import LineKey
 from bloomery.cli import options
-from bloomery.cli.amounts import parse_count, parse_rate
 from bloomery.cli.files import state
 from bloomery.cli.lines import estimate, fields
 from bloomery.cli.lines.reading import Chunk, LineReader
@@ -78,23 +77,16 @@ def dedup(
     ] = None,
     capacity: Annotated[
         int | None,
-        Option(
-            "--capacity",
-            "-n",
-            parser=parse_count,
-            metavar="N",
-            help="Distinct lines to expect: 10M, 1e9. Default: estimated from the files' size;"
+        options.capacity(
+            "Distinct lines to expect: 10M, 1e9. Default: estimated from the files' size;"
             " 10M for a pipe.",
+            None,
         ),
     ] = None,
     error_rate: Annotated[
         float | None,
-        Option(
-            "--error-rate",
-            "-e",
-            parser=parse_rate,
-            metavar="RATE",
-            help="Chance that a new line is taken for a duplicate and dropped. Default: 1e-6.",
+        options.error_rate(
+            "Chance that a new line is taken for a duplicate and dropped. Default: 1e-6.", None
         ),
     ] = None,
     key: fields.Key = None,

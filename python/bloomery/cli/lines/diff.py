@@ -5,7 +5,7 @@ from typing import Annotated
 
 from bloomery._native import LineKey
 from bloomery.cli import options
-from bloomery.cli.amounts import parse_count, show_rate
+from bloomery.cli.amounts import show_rate
 from bloomery.cli.files import state
 from bloomery.cli.lines import fields
 from bloomery.cli.lines.dedup import DEFAULT_ERROR_RATE, input_sizes, room_for
@@ -33,13 +33,7 @@ def diff(
     ] = False,
     capacity: Annotated[
         int | None,
-        Option(
-            "--capacity",
-            "-n",
-            parser=parse_count,
-            metavar="N",
-            help="Distinct lines of A: 10M, 1e9. Default: estimated from its size.",
-        ),
+        options.capacity("Distinct lines of A: 10M, 1e9. Default: estimated from its size.", None),
     ] = None,
     error_rate: options.ErrorRate = DEFAULT_ERROR_RATE,
     key: fields.Key = None,

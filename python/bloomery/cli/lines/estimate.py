@@ -18,7 +18,7 @@ _SAMPLE = 256 << 10
 
 def from_samples(paths: list[str], sizes: list[int]) -> int | None:
     """Distinct lines in regular files; None if one is compressed and cannot be looked into."""
-    used = found = 0
+    used = distinct = 0
     for path, offsets in _places(paths, sizes):
         fd = STDIN if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -27,11 +27,11 @@ def from_samples(paths: list[str], sizes: list[int]) -> int | None:
             for offset in offsets:
                 sample = _whole_lines(os.pread(fd, _SAMPLE, offset), first=offset == 0)
                 used += len(sample)
-                found += len(set(sample.split(b"\n")))
+                distinct += len(set(sample.split(b"\n")))
         finally:
             if path != "-":
                 os.close(fd)
-    return int(found * max(1.0, sum(sizes) / max(1, used)))
+    return int(distinct * max(1.0, sum(sizes) / max(1, used)))
 
 
 def _places(paths: list[str], sizes: list[int]) -> Iterator[tuple[str, list[int]]]:

@@ -79,7 +79,7 @@ class FieldOptions(NamedTuple):
     delimiter: str = ","
     header: bool = True
     strict: bool = False
-    shown: str = ""
+    described: str = ""
 
     def __bool__(self) -> bool:
         """Whether a part of each line is its key, and not all of it."""
@@ -106,7 +106,7 @@ def parse(
     if key is None and column is None and strict:
         raise bad_parameter("--strict goes with --key or --column")
     if key is not None:
-        return FieldOptions(path=_path(key), strict=strict, shown=key)
+        return FieldOptions(path=_path(key), strict=strict, described=key)
     if column is None:
         return FieldOptions()
     if no_header and not (column.isascii() and column.isdecimal() and 0 < int(column) < 1 << 31):
@@ -120,8 +120,8 @@ def parse(
     delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
         raise bad_parameter(f"{delimiter!r} is not one character of ASCII", "--delimiter")
-    shown = f"column {column}"
-    return FieldOptions(None, column, delimiter, not no_header, strict, shown)
+    described = f"column {column}"
+    return FieldOptions(None, column, delimiter, not no_header, strict, described)
 
 
 def _path(text: str) -> tuple[str | int, ...]:
@@ -202,7 +202,7 @@ class FieldReader:
         """Raise if a line had no field and that was not to be."""
         if self._options.strict and self.key is not None and self.key.missing:
             raise InvalidParameter(
-                f"{name}: {self._where()} has no {self._options.shown}; without --strict such"
+                f"{name}: {self._where()} has no {self._options.described}; without --strict such"
                 " lines are let through"
             )
 
@@ -211,7 +211,7 @@ class FieldReader:
         if self.key is not None and self.key.missing:
             say(
                 f"{name}: {self.key.missing:,} of {self.key.lines:,} lines have no"
-                f" {self._options.shown} and were let through; the first is {self._where()}"
+                f" {self._options.described} and were let through; the first is {self._where()}"
             )
 
     def _where(self) -> str:

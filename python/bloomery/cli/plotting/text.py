@@ -98,7 +98,7 @@ class _Canvas:
             self._marks[row // self._down, column // self._across] = mark
             self._cells[row // self._down][column // self._across] = 0
         return [
-            "".join(self._shown(number, column) for column in range(self._width)).rstrip()
+            "".join(self._character_at(number, column) for column in range(self._width)).rstrip()
             for number in range(self._height)
         ]
 
@@ -115,7 +115,7 @@ class _Canvas:
         bit = _DOTS[column % 2][row % 4] if self._braille else 1
         self._cells[row // self._down][column // self._across] |= bit
 
-    def _shown(self, row: int, column: int) -> str:
+    def _character_at(self, row: int, column: int) -> str:
         dots = self._cells[row][column]
         if dots:
             return chr(_BRAILLE + dots) if self._braille else "*"

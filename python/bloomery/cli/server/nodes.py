@@ -28,32 +28,32 @@ def nodes(
 
     with remote.connect(server, token_file, ca, _TIMEOUT) as client:
         request = Request("GET", "/nodes", member("nodes"), repeatable=True)
-        found: list[dict[str, Any]] = client.transport.send(request)
-    found.sort(key=lambda one: (one["since"], one["id"]))
+        members: list[dict[str, Any]] = client.transport.send(request)
+    members.sort(key=lambda node: (node["since"], node["id"]))
     if json:
-        terminal.emit_json(found, indent=2)
-    elif found:
-        terminal.emit_line(terminal.render(_table(found)))
+        terminal.emit_json(members, indent=2)
+    elif members:
+        terminal.emit_line(terminal.render(_table(members)))
     else:
         terminal.say(f"{server}: a server alone: it has no store, and so there are no nodes")
     return 0
 
 
-def _table(found: list[dict[str, Any]]) -> object:
+def _table(members: list[dict[str, Any]]) -> object:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for column in ("node", "resp", "version", "position", "lag", "requests/s", "since", ""):
         table.add_column(column, overflow="fold", no_wrap=column == "node")
-    for one in found:
-        lag = one["lag_seconds"]
-        since = time.strftime("%m-%d %H:%M:%SZ", time.gmtime(one["since"]))
-        version = f"{one['version']} (older)" if one["older"] else one["version"]
-        notes = {"lease": one["holds_lease"], "here": one["here"]}
+    for node in members:
+        lag = node["lag_seconds"]
+        since = time.strftime("%m-%d %H:%M:%SZ", time.gmtime(node["since"]))
+        version = f"{node['version']} (older)" if node["older"] else node["version"]
+        notes = {"lease": node["holds_lease"], "here": node["here"]}
         words = (
-            *(one["id"], one["resp"], version, one["position"]),
-            *("" if lag is None else f"{lag:.3f} s", f"{one['requests_a_second']:,.0f}", since),
+            *(node["id"], node["resp"], version, node["position"]),
+            *("" if lag is None else f"{lag:.3f} s", f"{node['requests_a_second']:,.0f}", since),
             ", ".join(word for word, true in notes.items() if true),
         )
         table.add_row(*(Text(word) for word in words))  # another node's words: no markup

@@ -1,6 +1,7 @@
 """`bloomery serve`: named filters over the Redis protocol and HTTP."""
 
 from collections.abc import Coroutine
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -159,8 +160,7 @@ def serve(
     from bloomery.service.durability.preload import Preload
 
     # Begun before the server is imported, which takes about as long.
-    preload = None if settings.store else Preload(settings.data)
-    try:
+    with nullcontext() if settings.store else Preload(settings.data) as preload:
         from bloomery.service.observe import logs
         from bloomery.service.server import Server
 
@@ -179,9 +179,6 @@ def serve(
         for warning in loaded.warnings:
             server.say(warning, level="warning")
         return _run(server.run())
-    finally:
-        if preload is not None:
-            preload.end()
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:

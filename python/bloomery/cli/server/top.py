@@ -86,9 +86,9 @@ def _watch(
     from rich.text import Text
 
     console = Console()
-    shown: Any = Text(f"{url}: reading …")
+    screen: Any = Text(f"{url}: reading …")
     note = ""
-    with Live(shown, console=console, screen=True, auto_refresh=False) as display:
+    with Live(screen, console=console, screen=True, auto_refresh=False) as display:
         try:
             while True:
                 time.sleep(interval)
@@ -100,8 +100,8 @@ def _watch(
                     note = ""
                     fitting = max(1, console.height - _UNFRAMED)
                     rows = _chosen(server, sort, match)[: limit or fitting]
-                    shown = _table(server, rows, url, console.width)
-                display.update(Group(shown, Text(note, style="bold red")), refresh=True)
+                    screen = _table(server, rows, url, console.width)
+                display.update(Group(screen, Text(note, style="bold red")), refresh=True)
         except KeyboardInterrupt:
             return 0
 

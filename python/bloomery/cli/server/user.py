@@ -154,11 +154,11 @@ def token(
     except InvalidParameter:
         shown = f"--expires is {expires!r:.40}, must be a time such as 12h or 90d"
         raise InvalidParameter(shown) from None
-    made = _change(data, store, lambda users: users.add_token(name, label, until), f"token {name}")
+    token = _change(data, store, lambda users: users.add_token(name, label, until), f"token {name}")
     if json:
-        terminal.emit_json({"name": name, "token": made, "label": label, "expires": until})
+        terminal.emit_json({"name": name, "token": token, "label": label, "expires": until})
     else:
-        terminal.emit_line(made)
+        terminal.emit_line(token)
     return 0
 
 
@@ -255,14 +255,14 @@ def _change(
         try:
             with source.changing() as users:
                 had = users.has_admin()
-                made = change(users)
+                changed = change(users)
                 if keep_admin and had and not users.has_admin():
                     raise InvalidParameter(
                         "nobody would be left who may do everything (an admin with the pattern *): "
                         "add another first, or use --force"
                     )
             outcome = "done"
-            return made
+            return changed
         finally:
             if store is None:
                 audit.append(data, [audit.line(who, "", "cli", "user", outcome, command=what)])

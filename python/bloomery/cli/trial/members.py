@@ -104,7 +104,7 @@ class NodeProcess(ManagedProcess):
     def command(self) -> list[str]:
         self._ready = False
         ports = ("--resp-port", str(self.resp_port), "--http-port", str(self.http_port))
-        settings = [part for one in self.settings for part in ("--set", one)]
+        settings = [part for setting in self.settings for part in ("--set", setting)]
         where = ["--data", str(self.folder), "--host", HOST]
         if self.configuration is not None:
             where += ["--config", str(self.configuration)]
@@ -136,28 +136,29 @@ class BalancerProcess(ManagedProcess):
         self.quiet = False
         self._sockets: dict[str, socket.socket] = {}
         try:
-            for door, port in (("resp", resp), ("http", http), ("stats", 0)):
-                self._sockets[door] = bound(port, f"--{door}-port")
+            for service, port in (("resp", resp), ("http", http), ("stats", 0)):
+                self._sockets[service] = bound(port, f"--{service}-port")
         except BaseException:
             self.close()
             raise
 
-    def port(self, door: str) -> int:
+    def port(self, service: str) -> int:
         """Where "resp", "http" and the page of "stats" are."""
-        port: int = self._sockets[door].getsockname()[1]
+        port: int = self._sockets[service].getsockname()[1]
         return port
 
     def close(self) -> None:
         """Let the ports go."""
-        for one in self._sockets.values():
-            one.close()
+        for listener in self._sockets.values():
+            listener.close()
 
     def command(self) -> list[str]:
         return [self._program, "-db", "-f", str(CONFIGURATION)]
 
     def environment(self) -> dict[str, str]:
         variables = {
-            f"BALANCER_{door.upper()}": f"fd@{one.fileno()}" for door, one in self._sockets.items()
+            f"BALANCER_{service.upper()}": f"fd@{listener.fileno()}"
+            for service, listener in self._sockets.items()
         }
         for number, node in enumerate(self.nodes, 1):
             variables[f"BALANCER_NODE_{number}"] = HOST
@@ -171,7 +172,7 @@ class BalancerProcess(ManagedProcess):
         return not self.quiet and not (self.been_up and line.startswith("["))
 
     def files(self) -> list[int]:
-        return [one.fileno() for one in self._sockets.values()]
+        return [listener.fileno() for listener in self._sockets.values()]
 
     def up(self) -> bool:
         # Where nodes have users, it lives and wants a name.

@@ -85,10 +85,12 @@ class Tour:
     def _once(self) -> None:
         """a key is new once, whichever nodes it is added at"""
         self._ask("BF.RESERVE", "tour:once", "0.01", 100_000)
-        told = [self._ask("BF.ADD", "tour:once", "alice", at=one) for one in self._each]
-        for node, new in zip(self.nodes, told, strict=True):
+        replies = [self._ask("BF.ADD", "tour:once", "alice", at=client) for client in self._each]
+        for node, new in zip(self.nodes, replies, strict=True):
             self.show(f"  {node.name}: BF.ADD tour:once alice -> {new:d}")
-        self._expect(sum(told) == 1, f"of {len(told)} adds of one key {sum(told)} were new")
+        self._expect(
+            sum(replies) == 1, f"of {len(replies)} adds of one key {sum(replies)} were new"
+        )
 
     def _lookups(self) -> None:
         """filter, cache and database: a no costs the database nothing"""
@@ -110,8 +112,8 @@ class Tour:
             )
             self._expect((there, gone) == (1, 0), f"{node.name} looks up {said[0]}")
 
-    def _rebuilt(self, one: Redis) -> bool:
-        said = self._ask("BF.REBUILD", "tour:pages", "STATUS", at=one)
+    def _rebuilt(self, client: Redis) -> bool:
+        said = self._ask("BF.REBUILD", "tour:pages", "STATUS", at=client)
         status = dict(zip(said[::2], said[1::2], strict=True)) if isinstance(said, list) else said
         state = status[b"state"]
         self._expect(state != b"failed", f"the rebuild failed: {status}")
@@ -150,7 +152,9 @@ class Tour:
         self._ask("BF.RESERVE", "tour:crawl", "0.01", 10 * _WRITES)
         keys = [_page(number) for number in range(_WRITES)]
         victim = self._lease_holder()
-        others = [one for node, one in zip(self.nodes, self._each, strict=True) if node != victim]
+        others = [
+            client for node, client in zip(self.nodes, self._each, strict=True) if node != victim
+        ]
         before = None
         longest = 0.0
         for number, key in enumerate(keys):
@@ -166,16 +170,18 @@ class Tour:
         for one in others:
             self._expect(self._knows(one, "tour:crawl", keys), "a node denies acknowledged keys")
         self._until(lambda: victim.is_again(before), f"the return of {victim.name}")
-        [again] = [one for node, one in zip(self.nodes, self._each, strict=True) if node == victim]
+        [again] = [
+            client for node, client in zip(self.nodes, self._each, strict=True) if node == victim
+        ]
         self._until(lambda: self._knows(again, "tour:crawl", keys), f"{victim.name}'s copy")
         self.show(f"  {victim.name} is back from Redis's log: all {len(keys):,} keys at every node")
 
     def _lease_holder(self) -> NodeProcess:
-        """The node that decides for all; if none does right now, the first."""
-        told = self._get(self.nodes[0], "/nodes").get("nodes", [])
-        ports = [one["resp"].rpartition(":")[2] for one in told if one["holds_lease"]]
-        found = [node for node in self.nodes if str(node.resp_port) in ports]
-        return (found or list(self.nodes))[0]
+        """The node that holds the lease; if none does right now, the first."""
+        members = self._get(self.nodes[0], "/nodes").get("nodes", [])
+        ports = [node["resp"].rpartition(":")[2] for node in members if node["holds_lease"]]
+        holders = [node for node in self.nodes if str(node.resp_port) in ports]
+        return (holders or list(self.nodes))[0]
 
     # How it asks.
 
@@ -195,18 +201,18 @@ class Tour:
                     raise errors.ServerUnavailable(f"the tour: {words[0]}: {problem}") from None
             self._rest()
 
-    def _knows(self, one: Redis, name: str, keys: Iterable[str]) -> bool:
+    def _knows(self, client: Redis, name: str, keys: Iterable[str]) -> bool:
         """Whether a node, asked by a strong read, has all these keys."""
-        self._ask("BF.CONSISTENCY", "STRONG", at=one)
-        return all(self._ask("BF.MEXISTS", name, *keys, at=one))
+        self._ask("BF.CONSISTENCY", "STRONG", at=client)
+        return all(self._ask("BF.MEXISTS", name, *keys, at=client))
 
     def _get(self, node: NodeProcess, path: str) -> dict[str, Any]:
         """The JSON that a node has there; nothing if it does not answer."""
         asked = http.client.HTTPConnection(HOST, node.http_port, timeout=_PATIENCE)
         with contextlib.closing(asked), contextlib.suppress(OSError, ValueError):
             asked.request("GET", path)
-            found = json.loads(asked.getresponse().read())
-            return found if isinstance(found, dict) else {}
+            document = json.loads(asked.getresponse().read())
+            return document if isinstance(document, dict) else {}
         return {}
 
     def _until(self, reached: Callable[[], bool], what: str) -> None:

@@ -134,7 +134,7 @@ class Cluster:
                 member.join(_PATIENCE, lambda: self._signals > 1)
 
     def _introduce(self, tour: bool) -> None:
-        resp, http, stats = (self.balancer.port(door) for door in ("resp", "http", "stats"))
+        resp, http, stats = (self.balancer.port(service) for service in ("resp", "http", "stats"))
         self._show(
             f"bloomery cluster ready: resp={HOST}:{resp} http={HOST}:{http} "
             f"stats={HOST}:{stats} redis={self.store} nodes={len(self.nodes)}"

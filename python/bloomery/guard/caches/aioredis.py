@@ -65,7 +65,7 @@ class AsyncRedisCache:
         return tokens
 
     async def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these, but nothing whose token holds no longer."""
+        """Cache these answers, except those whose token is no longer valid."""
         for commands in self._entries.writing(entries):
             self._entries.check(await self._send(commands))
 

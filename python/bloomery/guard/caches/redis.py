@@ -66,7 +66,7 @@ class RedisCache:
         return tokens
 
     def set_many(self, entries: Sequence[tuple[bytes, Cached]]) -> None:
-        """Hold these, but nothing whose token holds no longer."""
+        """Cache these answers, except those whose token is no longer valid."""
         for commands in self._entries.writing(entries):
             self._entries.check(self._send(commands))
 

@@ -55,7 +55,7 @@ class PendingCopies:
         return first and not tried
 
     def doubt(self, name: bytes, token: str) -> None:
-        """Note that this add was tried, and that nobody knows what came of it."""
+        """Note that this add was tried, with an outcome that is not known."""
         adds, add = self._find(name, token)
         if add is not None:
             adds[add] = True
@@ -69,11 +69,11 @@ class PendingCopies:
         return adds, next((add for add in adds if isinstance(add, int)), None)
 
     def share(self, name: bytes) -> None:
-        """Note that one copy stands for the source's key and for those that wait."""
+        """Note that one copy in the filter stands for the source's key and for adds that wait."""
         self._shared.add(name)
 
     def unshare(self, name: bytes) -> bool:
-        """End that, since the source has no such key, or no add waits; whether it was so."""
+        """End what `share` noted, since the source lacks the key or no add waits; was it noted?"""
         shared = name in self._shared
         self._shared.discard(name)
         return shared

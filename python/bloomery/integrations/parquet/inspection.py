@@ -38,11 +38,11 @@ def inspect(
     Filters of a kind that is not known are left out: nobody here can ask them.
     """
     with ParquetLayout(file, sidecar) as layout:
-        found = []
+        filters = []
         for number, column in enumerate(layout.columns):
             for group, place in enumerate(layout.filters(number)):
                 if place is not None:
                     rate = _native.parquet_error_rate(layout.read(*place))
-                    found.append(ColumnFilter(group, column.path, place.num_bytes, rate))
-        found.sort(key=lambda filter: filter.row_group)
-        return Inspection(layout.footer.rows, [column.path for column in layout.columns], found)
+                    filters.append(ColumnFilter(group, column.path, place.num_bytes, rate))
+        filters.sort(key=lambda filter: filter.row_group)
+        return Inspection(layout.footer.rows, [column.path for column in layout.columns], filters)

@@ -123,14 +123,14 @@ class ParquetLayout:
     def column(self, path: str) -> int:
         """The place of a column among the leaves of the schema; InvalidParameter if there is none
         of that path, or more than one."""
-        found = [i for i, column in enumerate(self.columns) if column.path == path]
-        if len(found) > 1:
+        places = [i for i, column in enumerate(self.columns) if column.path == path]
+        if len(places) > 1:
             raise InvalidParameter(
-                f"{self.path} has {len(found)} columns {path!r}: rename all of them but one"
+                f"{self.path} has {len(places)} columns {path!r}: rename all of them but one"
             )
-        if not found:
+        if not places:
             raise self._unknown(path)
-        return found[0]
+        return places[0]
 
     def known(self, path: str) -> str:
         """The path of a column, or of a group of them, that the file has; else InvalidParameter."""

@@ -68,7 +68,7 @@ def rows_of_pages(
             table = reader.read_row_group(0, column_indices=alike)
             if table.num_rows != values or table.num_columns != len(alike):
                 return None
-            table = taken(table, places)
+            table = take_rows(table, places)
             columns |= dict(zip(table.column_names, table.columns, strict=True))
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
@@ -123,7 +123,7 @@ def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | No
     return _Cut(column, int(before[-1]), dictionary, spans, tuple(within.tolist()))
 
 
-def taken(table: Any, rows: Any) -> Any:
+def take_rows(table: Any, rows: Any) -> Any:
     """Some rows of a table, in order."""
     # Not by `take`, which puts the chunks of a column together: of text no more than 2 GiB can be.
     mask = np.zeros(table.num_rows, bool)

@@ -10,7 +10,7 @@ from typing import Any
 from bloomery.errors import CorruptData, InvalidParameter
 from bloomery.extras import needed
 from bloomery.integrations.parquet.layout import ParquetLayout, damage
-from bloomery.integrations.parquet.pages import rows_of_pages, taken
+from bloomery.integrations.parquet.pages import rows_of_pages, take_rows
 from bloomery.integrations.parquet.probing import candidates
 from bloomery.integrations.parquet.values import stored
 
@@ -45,8 +45,8 @@ def read(
         groups = [i for i, maybe in enumerate(candidates(layout, number, value)) if maybe]
         wanted = None if columns is None else [layout.known(name) for name in columns]
         with damage(layout.path):
-            found = [layout.reader([]).read_row_groups([], columns=wanted)]
-        schema = found[0].schema
+            tables = [layout.reader([]).read_row_groups([], columns=wanted)]
+        schema = tables[0].schema
         for group in groups:
             chunks = layout.stored_rows(group, number)
             count, expected = sum(map(len, chunks)), layout.footer.rows[group]
@@ -63,9 +63,9 @@ def read(
                 table = rows_of_pages(layout, group, rows, schema, known)
                 if table is None:
                     table = _rows_of_group(layout, group, rows, wanted)
-                found.append(table)
+                tables.append(table)
         with damage(layout.path):
-            return pa.concat_tables(found)
+            return pa.concat_tables(tables)
 
 
 def _shown_as_stored(column: str, chunks: list[Any], rows: Any, schema: Any) -> dict[str, Any]:
@@ -73,14 +73,14 @@ def _shown_as_stored(column: str, chunks: list[Any], rows: Any, schema: Any) -> 
     if schema.names.count(column) != 1 or chunks[0].type != schema.field(column).type:
         return {}
     whole = pa.table({column: pa.chunked_array(chunks)})
-    return {column: taken(whole, rows).column(0)}
+    return {column: take_rows(whole, rows).column(0)}
 
 
 def _rows_of_group(layout: ParquetLayout, group: int, rows: Any, wanted: list[str] | None) -> Any:
     """Some rows of a row group, all of which is read."""
     reader = layout.reader([group])
     with damage(layout.path):
-        return taken(reader.read_row_group(0, columns=wanted), rows)
+        return take_rows(reader.read_row_group(0, columns=wanted), rows)
 
 
 def _comparison(column: Any, value: object) -> Any:

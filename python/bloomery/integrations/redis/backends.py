@@ -61,7 +61,7 @@ def plan_backends(
 
 
 def create_filter(keys: Keys, plans: Plans, ttl: float | None) -> Flow[BitStrings | BfFilter]:
-    """Make a filter unless there is just such a one; FilterExists if there is another."""
+    """Make a filter, or leave an identical one as it is; FilterExists if there is another."""
     return _store(keys, (yield from _create(keys, plans, ttl)))
 
 

@@ -105,11 +105,11 @@ class Config:
         )
 
     def settled(self) -> Config:
-        """Return it as one whose strings are there."""
+        """Return the same, noting that the strings of the filter exist."""
         return replace(self, made=True)
 
     def require_same(self, name: str, wanted: Config) -> None:
-        """Raise FilterExists, with what differs, unless just such a filter is wanted."""
+        """Raise FilterExists, with what differs, unless the wanted filter is identical."""
         ours, theirs = self.fields(), wanted.fields()
         names = dict.fromkeys([*ours, *theirs])
         if (self.kind, self.backend) != (wanted.kind, wanted.backend):

@@ -49,6 +49,6 @@ class Keys:
             return [b"{%b}:bits" % self._tag]
         return [b"{%b:%d}:bits" % (self._tag, shard) for shard in range(shards)]
 
-    def other(self, what: str) -> bytes:
+    def beside(self, what: str) -> bytes:
         """Return another key in the slot of the configuration."""
         return b"{%b}:%b" % (self._tag, what.encode())

@@ -125,11 +125,11 @@ def _decide(
         if remote and (fits := _broadcast(large, small, kind, rows * columns.row_bytes(small))):
             return plain(fits)
     bits = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
-    shown = f"{capacity:,} keys at {error_rate:g} in {bits // 8:,} bytes"
+    size = f"{capacity:,} keys at {error_rate:g} in {bits // 8:,} bytes"
     term = None if remote else catalyst.BloomTerm.of(small)
     if term is not None and bits <= term.most_bits and capacity <= term.most_keys:
         frame = filtered(term.might_contain(hashes, small, capacity, bits))
-        return JoinPlan(frame, "jvm", f"a filter of {shown}, inside Spark", capacity)
+        return JoinPlan(frame, "jvm", f"a filter of {size}, inside Spark", capacity)
     why = (
         "Spark Connect reaches no JVM"
         if remote
@@ -139,7 +139,7 @@ def _decide(
     )
     filter = build(small, hashes, error_rate, capacity)
     return JoinPlan(
-        filtered(contains(hashes, filter)), "arrow", f"a filter of {shown}: {why}", capacity
+        filtered(contains(hashes, filter)), "arrow", f"a filter of {size}: {why}", capacity
     )
 
 

@@ -50,7 +50,7 @@ def audit_file(data: str | os.PathLike[str]) -> Path:
 def line(
     user: str | None,
     address: str,
-    door: str,
+    protocol: str,
     operation: str,
     outcome: str,
     *,
@@ -66,7 +66,7 @@ def line(
         "at": now.replace("+00:00", "Z"),
         "user": user,
         "address": address,
-        "door": door,
+        "door": protocol,
         "operation": operation,
         "command": command,
         "settings": list(settings)[:_MOST_NAMES],
@@ -93,7 +93,7 @@ def append(data: str | os.PathLike[str], lines: list[Line]) -> None:
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
                 _put_aside(path)
                 continue
-            file.write(b"".join(json.dumps(one).encode() + b"\n" for one in lines))
+            file.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
             return
 
 
@@ -128,13 +128,19 @@ class Audit:
         self.note(None, "", "server", "start", "done")
 
     def note(
-        self, user: str | None, address: str, door: str, operation: str, outcome: str, **more: Any
+        self,
+        user: str | None,
+        address: str,
+        protocol: str,
+        operation: str,
+        outcome: str,
+        **more: Any,
     ) -> None:
         """Note an action (as `line` has it), from the loop; it is written soon."""
         self.tick()
-        entry = line(user, address, door, operation, outcome, **more)
+        entry = line(user, address, protocol, operation, outcome, **more)
         if outcome != "done":
-            key = (user, address, door, operation, entry.get("command"), outcome)
+            key = (user, address, protocol, operation, entry.get("command"), outcome)
             times = self._repeated.get(key, 0)
             if times or len(self._repeated) < _MOST_REPEATED:
                 self._repeated[key] = times + 1
@@ -148,10 +154,10 @@ class Audit:
             return
         self._minute = time.monotonic()
         repeated, self._repeated = self._repeated, {}
-        for (user, address, door, operation, command, outcome), times in repeated.items():
+        for (user, address, protocol, operation, command, outcome), times in repeated.items():
             if times > 1:
                 more = {"command": command or "", "note": f"{times - 1} more times in a minute"}
-                entry = line(user, address, door, operation, outcome, **more)  # type: ignore[arg-type]
+                entry = line(user, address, protocol, operation, outcome, **more)  # type: ignore[arg-type]
                 self._put(entry)
 
     def _put(self, entry: Line) -> None:
@@ -182,7 +188,7 @@ class Audit:
             while len(batch) < 1000 and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             ended = None in batch
-            self._write([one for one in batch if one is not None])
+            self._write([line for line in batch if line is not None])
 
     def _write(self, lines: list[Line]) -> None:
         while lines:

@@ -100,15 +100,15 @@ class Access:
 
     # Logging in.
 
-    async def log_in(self, name: str | None, word: str, address: str, *, door: str) -> Login:
-        """Log in by a token (of anybody, or of who is named) or by a name and a password."""
+    async def log_in(self, name: str | None, word: str, address: str, *, protocol: str) -> Login:
+        """Log in by a token (of any user, or of the named one) or by a name and a password."""
         login = self.known_token(name, word)
         if login is not None:
             return login
         where = f"address {throttle.network(address)}"
         if name is None or users.split_token(word) is not None:
-            await self._refuse(where, None, address, door)
-        proof = await self._by_password(name, word, where, address, door)
+            await self._refuse(where, None, address, protocol)
+        proof = await self._by_password(name, word, where, address, protocol)
         account = self._users.get(name)
         if account is None or proof is None or account.disabled or account.password != proof:
             raise errors.NotLoggedIn(REFUSAL)
@@ -124,7 +124,7 @@ class Access:
         return replace(login, user=self._known[account.name]) if login.proof in proofs else None
 
     def known_token(self, name: str | None, word: str) -> Login | None:
-        """Log in by a token, of anybody or of who is named, without waiting; None if it is none."""
+        """Log in by a token, of any user or of the named one, without waiting; else None."""
         split = users.split_token(word)
         if split is None:
             return None
@@ -139,7 +139,7 @@ class Access:
         return Login(self._known[account.name], token.digest, token.expires)
 
     async def _by_password(
-        self, name: str, password: str, where: str, address: str, door: str
+        self, name: str, password: str, where: str, address: str, protocol: str
     ) -> str | None:
         """Return the stored hash that the password matches; None if it matches none."""
         if self._throttle.blocked(where):  # what is remembered could else be guessed at any speed
@@ -152,14 +152,14 @@ class Access:
         running = self._running.get(memo_key)
         if running is None:  # many connections of one client at once are one try
             running = asyncio.ensure_future(
-                self._try(name, password, memo_key, where, address, door)
+                self._try(name, password, memo_key, where, address, protocol)
             )
             self._running[memo_key] = running
             running.add_done_callback(lambda _: self._running.pop(memo_key, None))
         return await asyncio.shield(running)
 
     async def _try(
-        self, name: str, password: str, memo_key: bytes, where: str, address: str, door: str
+        self, name: str, password: str, memo_key: bytes, where: str, address: str, protocol: str
     ) -> str | None:
         whose = f"user {name[:64]}"
         known = name if name in self._users else None
@@ -176,10 +176,10 @@ class Access:
                 if account is None or account.disabled or not right:
                     self._throttle.failed(where, throttle.ADDRESS)
                     self._throttle.failed(whose, throttle.USER)
-                    self._note(known, address, door, "refused")
+                    self._note(known, address, protocol, "refused")
                     return None
         except throttle.TooManyLogins:
-            self._note(known, address, door, "refused")
+            self._note(known, address, protocol, "refused")
             return None
         assert account.password is not None
         self._verified[memo_key] = (account.password, time.monotonic() + self._remembered)
@@ -188,7 +188,7 @@ class Access:
         for remembered in (self._verified, self._places):
             while len(remembered) > _MOST_REMEMBERED:
                 remembered.popitem(last=False)
-        self._note(known, address, door, "done")
+        self._note(known, address, protocol, "done")
         return account.password
 
     async def _verify(self, account: Account | None, password: str) -> bool:
@@ -211,11 +211,11 @@ class Access:
             return False
         return stored is not None
 
-    async def _refuse(self, where: str, name: str | None, address: str, door: str) -> NoReturn:
+    async def _refuse(self, where: str, name: str | None, address: str, protocol: str) -> NoReturn:
         with contextlib.suppress(throttle.TooManyLogins):
             async with self._throttle.turn(where, throttle.ADDRESS):
                 self._throttle.failed(where, throttle.ADDRESS)
-        self._note(name, address, door, "refused")
+        self._note(name, address, protocol, "refused")
         raise errors.NotLoggedIn(REFUSAL)
 
     def _memo_key(self, name: str, password: str, where: str) -> bytes:
@@ -223,8 +223,8 @@ class Access:
         text = "\0".join((name, where, password)).encode("utf-8", "surrogateescape")
         return hashlib.blake2b(text, key=self._secret).digest()
 
-    def _note(self, name: str | None, address: str, door: str, outcome: str) -> None:
-        self._audit(name, address, door, "login", outcome)
+    def _note(self, name: str | None, address: str, protocol: str, outcome: str) -> None:
+        self._audit(name, address, protocol, "login", outcome)
 
     # Where they are.
 

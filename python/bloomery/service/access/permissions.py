@@ -72,7 +72,7 @@ class User:
 
     def covers(self, name: bytes) -> bool:
         """Whether the user may use a filter of this name."""
-        return self.everything or any(_matcher(one)(name) for one in self.patterns)
+        return self.everything or any(_matcher(pattern)(name) for pattern in self.patterns)
 
 
 _SPECIAL = set(b"*?[\\")

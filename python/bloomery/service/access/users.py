@@ -63,7 +63,7 @@ class Account:
     @property
     def user(self) -> User:
         """The user's name, role and patterns, which permissions are decided by."""
-        return User(self.name, self.role, tuple(name_of(one) for one in self.patterns))
+        return User(self.name, self.role, tuple(name_of(pattern) for pattern in self.patterns))
 
 
 class Users(dict[str, Account]):
@@ -104,7 +104,7 @@ class Users(dict[str, Account]):
     def revoke(self, token_id: str) -> Account:
         """Remove a token; return whose it was."""
         for account in self.values():
-            kept = tuple(one for one in account.tokens if one.id != token_id)
+            kept = tuple(token for token in account.tokens if token.id != token_id)
             if kept != account.tokens:
                 return self.change(account.name, tokens=kept)
         raise errors.InvalidParameter(
@@ -114,8 +114,8 @@ class Users(dict[str, Account]):
     def has_admin(self) -> bool:
         """Whether there is an admin who may use all filters."""
         return any(
-            one.role is Role.ADMIN and not one.disabled and one.user.everything
-            for one in self.values()
+            account.role is Role.ADMIN and not account.disabled and account.user.everything
+            for account in self.values()
         )
 
 
@@ -186,8 +186,8 @@ def parse(raw: bytes, path: str) -> Users:
                 f"{path}: version {content['version']!r:.20}, this server knows {_VERSION}"
             )
         users = Users()
-        for one in content["users"]:
-            users.add(_account(one))
+        for fields in content["users"]:
+            users.add(_account(fields))
     except errors.UnsupportedVersion:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
@@ -205,16 +205,16 @@ def _account(fields: dict[str, Any]) -> Account:
         role=ROLES[fields["role"]],
         patterns=tuple(fields["patterns"]),
         password=fields["password"],
-        tokens=tuple(Token(**one) for one in fields["tokens"]),
+        tokens=tuple(Token(**token) for token in fields["tokens"]),
         disabled=fields["disabled"],
     )
     tokens: list[dict[str, Any]] = fields["tokens"]
-    texts = [*fields["patterns"], *(one[key] for one in tokens for key in ("id", "digest"))]
+    texts = [*fields["patterns"], *(token[key] for token in tokens for key in ("id", "digest"))]
     if (
-        not all(isinstance(one, str) for one in texts)
+        not all(isinstance(text, str) for text in texts)
         or not isinstance(fields["password"], (str, type(None)))
         or not isinstance(fields["disabled"], bool)
-        or not all(isinstance(one["expires"], (int, float, type(None))) for one in tokens)
+        or not all(isinstance(token["expires"], (int, float, type(None))) for token in tokens)
     ):
         raise TypeError
     return account
@@ -240,7 +240,7 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
 
 def encode(users: Users) -> bytes:
     """Return the users as `users.json` has them."""
-    rows = [asdict(one) | {"role": one.role.name.lower()} for one in users.values()]
+    rows = [asdict(account) | {"role": account.role.name.lower()} for account in users.values()]
     return json.dumps({"version": _VERSION, "users": rows}, indent=1).encode() + b"\n"
 
 

@@ -71,7 +71,7 @@ class Configuration:
     def secrets(self) -> list[str]:
         """Return the values that nobody is to see."""
         own = self.settings.secrets()
-        return own + [secret for one in self.sources.values() for secret in one.secrets()]
+        return own + [secret for source in self.sources.values() for secret in source.secrets()]
 
     def declared(self) -> dict[str, dict[str, Any]]:
         """Return the parameters of each filter, but for seeds, which may be secrets."""

@@ -108,8 +108,12 @@ def secrets_of(url: str) -> list[str]:
     parts = urlsplit(url)
     login = _LOGIN.match(url)
     parameters = [value for key, value in parse_qsl(parts.query) if "password" in key]
-    passwords = [one for one in (parts.password, login and login[1], *parameters) if one]
-    return list(dict.fromkeys(form for one in passwords for form in (one, unquote(one))))
+    passwords = [
+        password for password in (parts.password, login and login[1], *parameters) if password
+    ]
+    return list(
+        dict.fromkeys(form for password in passwords for form in (password, unquote(password)))
+    )
 
 
 def public(url: str) -> str:

@@ -22,7 +22,7 @@ def memory(cgroup: Path = _CGROUP, own: Path = _OWN) -> int:
     except (OSError, ValueError):
         pages = 0
     known = [pages, *_limits(cgroup, own)]
-    return min((one for one in known if one > 0), default=0)
+    return min((limit for limit in known if limit > 0), default=0)
 
 
 def _limits(cgroup: Path, own: Path) -> list[int]:

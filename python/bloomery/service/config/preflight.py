@@ -135,7 +135,7 @@ def _is_running(data: Path) -> bool:
 
 def _folder(config: Configuration) -> None:
     data = Path(config.settings.data)
-    there = next(one for one in (data, *data.parents) if os.path.lexists(one))
+    there = next(folder for folder in (data, *data.parents) if os.path.lexists(folder))
     try:
         # A file without a name: gone when it is closed, whatever happens.
         with tempfile.TemporaryFile(dir=there):
@@ -150,5 +150,6 @@ def _folder(config: Configuration) -> None:
     except (errors.CorruptData, OSError) as wrong:  # or of a newer version
         config.problems.append(str(wrong))
     config.warnings += [
-        f"{one.folder}: damaged files, which were set aside" for one in quarantine.find(data)
+        f"{damaged.folder}: damaged files, which were set aside"
+        for damaged in quarantine.find(data)
     ]

@@ -96,7 +96,7 @@ class Settings:
     http_header_seconds: int = _set(10, values.between(1, 3600))  # for the head of a request
     http_body_seconds: int = _set(30, values.between(1, 3600))
     http_max_body_bytes: int = _set(16 << 20, values.size(1 << 10, 1 << 30))
-    drain_seconds: int = _set(0, values.between(0, 3600))  # from not ready to closed doors
+    drain_seconds: int = _set(0, values.between(0, 3600))  # from not ready to closed ports
     fsync: str = _set("everysec", values.one_of("always", "everysec", "never"), live=False)
     snapshot_seconds: int = _set(3600, values.between(0, 1 << 31))  # 0: only when asked
     # A log this long calls for a snapshot.
@@ -201,6 +201,6 @@ def secret_in_file(name: str) -> str | None:
 
 def like(name: str, likeness: float = 0.6) -> str:
     """Return "; did you mean …?" for a name that is nearly one of a setting's, else nothing."""
-    files = [f"{one}-file" for one in _FIELDS if secret_in_file(f"{one}-file")]
+    files = [f"{name}-file" for name in _FIELDS if secret_in_file(f"{name}-file")]
     near = get_close_matches(plain(name[:60]), [*_FIELDS, *files], 3, likeness)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -53,7 +53,7 @@ class SourceSettings:
     def secrets(self) -> list[str]:
         """Return the values to hide: URLs with passwords in them, and the passwords."""
         urls = [url for url in (self.url, self.cache) if secrets_of(url)]
-        return urls + [one for url in urls for one in secrets_of(url)]
+        return urls + [secret for url in urls for secret in secrets_of(url)]
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields but secrets, by their names in the file."""
@@ -100,7 +100,7 @@ def _text(value: Any) -> str:
 
 def _columns(value: Any) -> str | list[str]:
     """must be a column, or a list of columns"""
-    return [_text(one) for one in value] if isinstance(value, list) and value else _text(value)
+    return [_text(part) for part in value] if isinstance(value, list) and value else _text(value)
 
 
 def _seconds(least: float) -> Callable[[Any], float]:

@@ -99,7 +99,7 @@ def secret(text: str) -> str:
 def host(text: str) -> str:
     """must be a host's name or its address: 127.0.0.1, ::1, 0.0.0.0 for all of them"""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    if not bare or bare == "*" or any(one.isspace() or not one.isprintable() for one in bare):
+    if not bare or bare == "*" or any(char.isspace() or not char.isprintable() for char in bare):
         raise ValueError
     return bare
 
@@ -107,8 +107,8 @@ def host(text: str) -> str:
 def hosts(text: str) -> str:
     """must be names of hosts, separated by commas: filters.example.org, *.example.org, * for any,
     or https://filters.example.org where a proxy speaks TLS"""
-    names = [one.strip().lower().rstrip("/") for one in text.split(",")]
-    if text.strip() and not all(_HOSTS.fullmatch(one) for one in names):
+    names = [host.strip().lower().rstrip("/") for host in text.split(",")]
+    if text.strip() and not all(_HOSTS.fullmatch(host) for host in names):
         raise ValueError
     return ",".join(names)
 

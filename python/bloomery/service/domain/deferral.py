@@ -34,7 +34,7 @@ class Deferral:
 
     @property
     def resumed(self) -> bool:
-        """Is an operation being done whose long part is done, and not yet used?"""
+        """Is an operation done again, with the result of its long part not yet used?"""
         return self._result is not None
 
     def run(self, nbytes: int, work: Callable[[], _T]) -> _T:

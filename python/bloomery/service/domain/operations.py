@@ -95,14 +95,14 @@ def names(given: Iterable[bytes]) -> bytes:
 
 def read_names(data: bytes) -> list[bytes]:
     """Return the names that a FORGET has; the inverse of `names`."""
-    found, at = [], 0
+    listed, at = [], 0
     while at < len(data):
         start = at + _LENGTH.size
         at = start + _LENGTH.unpack_from(data, at)[0] if start <= len(data) else len(data) + 1
         if at > len(data):
             raise errors.CorruptData(f"names in {len(data)} bytes are cut off")
-        found.append(data[start:at])
-    return found
+        listed.append(data[start:at])
+    return listed
 
 
 def text_of(name: bytes) -> str:

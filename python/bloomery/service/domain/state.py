@@ -13,7 +13,13 @@ from typing import Any, Protocol
 from bloomery import _native, errors
 from bloomery.filters import creation, saved
 from bloomery.filters.files import Loading
-from bloomery.filters.internals import add_hashes, check_compatible, facts, remove_hashes
+from bloomery.filters.internals import (
+    add_hashes,
+    check_compatible,
+    facts,
+    remove_hashes,
+    sections,
+)
 from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import LARGE, Deferral, Deferred
 from bloomery.service.domain.operations import Op, Record, quoted
@@ -343,8 +349,8 @@ class State:
         self.remove(new)
         # The number stays: what other nodes are about to add by it is for the new filter.
         old.filter, old.items, old.created_at = new.filter, new.items, new.created_at
-        made = {name: value for name, value in new.settings.items() if name in _OWN_SETTINGS}
-        old.settings = kept_settings(old) | made
+        own = {name: value for name, value in new.settings.items() if name in _OWN_SETTINGS}
+        old.settings = kept_settings(old) | own
         return old
 
     def _forget(self, filter_id: int, data: bytes) -> Entry:
@@ -437,7 +443,7 @@ def _created(settings: dict[str, Any], clock: Callable[[], float], *, touch: boo
     if touch and LARGE < filter.nbytes <= _MOST_TOUCHED and filter.kind != "bank":
         # The kernel makes huge pages of zeros for who first writes to them: a batch of a thousand
         # keys waited for all of a gigabyte, 0.1 s and more.
-        for section in filter._sections():
+        for section in sections(filter):
             _native.touch(section)
     return filter
 

@@ -323,7 +323,7 @@ def restore(
 
 
 def _require_empty(data: Path) -> None:
-    if data.is_dir() and any(one.name != "lock" for one in data.iterdir()):
+    if data.is_dir() and any(file.name != "lock" for file in data.iterdir()):
         if Path(data, "lock").exists():
             with contextlib.suppress(PermissionError), as_owner(data):
                 lock(data).close()  # a server that runs there is the better reason

@@ -121,7 +121,7 @@ class Log:
             except errors.LogUnavailable:
                 self.cut()
                 self._write()
-            if any(one.doubtful for one in list(self._closing)):
+            if any(segment.doubtful for segment in list(self._closing)):
                 self.flush()
         except errors.LogUnavailable:
             return False
@@ -200,7 +200,7 @@ class Log:
             self._unflushed = None
             with self._changing:
                 seq, current = self.seq, self._current
-                old = [one for one in self._closing if not one.flushed]
+                old = [segment for segment in self._closing if not segment.flushed]
             try:
                 for segment in old:
                     self._flush(segment)
@@ -270,7 +270,7 @@ class Log:
     @property
     def unclosed(self) -> bool:
         """Are there old segments to be closed?"""
-        return any(one.flushed for one in list(self._closing))
+        return any(segment.flushed for segment in list(self._closing))
 
     def _new_segment(self, number: int) -> LogSegment:
         path = segment_path(self.folder, number)

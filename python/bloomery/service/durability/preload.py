@@ -11,7 +11,7 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,8 @@ _Identity = tuple[int, int, int, int]
 
 
 class Preload:
-    """The large filters of a data folder, as a thread reads them."""
+    """The large filters of a data folder, as a thread reads them. It ends with the `with` of who
+    began it; what it has read belongs to who takes it."""
 
     def __init__(self, data: str | os.PathLike[str]) -> None:
         self._data = data
@@ -39,18 +40,26 @@ class Preload:
         self._thread = threading.Thread(target=self._run, name="bloomery-preload")
         self._thread.start()
 
-    def take(self, path: Path) -> Any:
-        """Return the filter of a file, when all are read; None if it was not, or is another file
-        by now."""
-        self._thread.join()
-        identity, filter = self._read.pop(path, (None, None))
-        return filter if identity == _identity(path) else None
+    def __enter__(self) -> Preload:
+        return self
 
-    def end(self) -> None:
+    def __exit__(self, *problem: object) -> None:
         """Read no more, and let go of what nobody took."""
         self._ended = True
         self._thread.join()
         self._read.clear()
+
+    def take(self) -> Callable[[Path], Any]:
+        """Hand over all filters, when they are read: by a function that returns the filter of a
+        file, None if it was not read or is another file by now."""
+        self._thread.join()
+        read, self._read = self._read, {}
+
+        def filter_of(path: Path) -> Any:
+            identity, filter = read.pop(path, (None, None))
+            return filter if identity == _identity(path) else None
+
+        return filter_of
 
     def _run(self) -> None:
         with contextlib.suppress(Exception):

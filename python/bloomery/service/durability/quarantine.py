@@ -81,6 +81,6 @@ def find(data: str | os.PathLike[str]) -> list[QuarantineReport]:
         lost, problems = True, [f"{folder / _REPORT} cannot be read"]
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             report = json.loads((folder / _REPORT).read_bytes())
-            lost, problems = bool(report["lost"]), [str(one) for one in report["problems"]]
+            lost, problems = bool(report["lost"]), [str(problem) for problem in report["problems"]]
         reports.append(QuarantineReport(folder, lost, problems))
     return reports

@@ -91,8 +91,6 @@ def recover(
             raise _refusal(path, [*dict.fromkeys([*bad.values(), *lost, *others])], unsure)
 
     loaded = _from_snapshot(path, bad, lost, preload) or _from_nothing(path, bad)
-    if preload is not None:
-        preload.end()
     if loaded is None:
         first = min(segments(log_folder(path)), default=None)
         begins = "has no segment" if first is None else f"begins with segment {first}"
@@ -214,7 +212,7 @@ def _from_snapshot(
     data: Path, bad: dict[int, str], lost: list[str], preload: Preload | None
 ) -> tuple[State, SnapshotManifest] | None:
     """The newest snapshot that is whole; and newer ones that are not."""
-    preloaded = (lambda path: None) if preload is None else preload.take
+    preloaded = (lambda path: None) if preload is None else preload.take()
     for number in reversed(snapshots.snapshot_numbers(data)):
         state = State()
         try:

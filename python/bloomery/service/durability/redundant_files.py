@@ -99,16 +99,16 @@ class RedundantFiles:
         return {}
 
     def _same(self, before: SnapshotManifest) -> dict[str, Path]:
-        def content(one: ManifestEntry) -> tuple[object, ...]:
-            return one.file, one.nbytes, one.checksum, one.head, one.partial
+        def content(entry: ManifestEntry) -> tuple[object, ...]:
+            return entry.file, entry.nbytes, entry.checksum, entry.head, entry.partial
 
         folder, copies = snapshots.folder_of(self.data, before.number), {}
-        known = {content(one) for one in before.entries if one.head is not None}
-        for one in self.base.entries:
-            if content(one) in known:
-                own, spare = self._own(one), folder / one.file
+        known = {content(entry) for entry in before.entries if entry.head is not None}
+        for entry in self.base.entries:
+            if content(entry) in known:
+                own, spare = self._own(entry), folder / entry.file
                 if not (own.exists() and spare.exists() and own.samefile(spare)):
-                    copies[one.file] = spare
+                    copies[entry.file] = spare
         return copies
 
     def _own(self, saved: ManifestEntry) -> Path:

@@ -220,7 +220,7 @@ def _problems(progress: bytes) -> list[str]:
     problems = []
     for line in progress.splitlines():
         with contextlib.suppress(ValueError):  # cut off, by a kill
-            problems += [one] if (one := json.loads(line).get("problem")) else []
+            problems += [problem] if (problem := json.loads(line).get("problem")) else []
     more = [f"and {len(problems) - _MOST_LISTED} more"] if len(problems) > _MOST_LISTED else []
     return problems[:_MOST_LISTED] + more
 

@@ -47,14 +47,14 @@ async def authenticate(context: Parts, scope: Scope) -> User | None:
     scheme, _, credentials = value.partition(b" ")
     if scheme.lower() == b"bearer":
         token = credentials.strip().decode("latin-1")
-        login = await context.access.log_in(None, token, address, door="http")
+        login = await context.access.log_in(None, token, address, protocol="http")
     elif scheme.lower() == b"basic":
         try:
             pair = base64.b64decode(credentials.strip(), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             raise errors.NotLoggedIn("the Basic credentials are not base64 of UTF-8") from None
         user, _, password = pair.partition(":")
-        login = await context.access.log_in(user, password, address, door="http")
+        login = await context.access.log_in(user, password, address, protocol="http")
     else:
         raise errors.NotLoggedIn("Authorization must be Bearer and a token, or Basic")
     scope["login"] = login

@@ -45,9 +45,8 @@ async def apply_to_filters(
     request: Request, operation: Callable[[Commands], Awaitable[_T]], *names: bytes
 ) -> _T:
     """Do something to whole filters; if they are large, others are served meanwhile."""
-    commands, background = commands_of(request), context_of(request).background
-    done: _T = await commands.again(lambda: background.run(names, lambda: operation(commands)))
-    return done
+    commands = commands_of(request)
+    return await commands.run(names, lambda: operation(commands))
 
 
 async def _name(

@@ -118,13 +118,15 @@ class Lookups:
     async def exchange(self, sources: dict[str, LookupSource], say: Say) -> list[str]:
         """Go by these sources from now on, which `prepare` has made; what changed. Those that were
         there before are closed when their questions have been answered."""
-        opened = [one for name, one in sources.items() if one is not self.sources.get(name)]
+        opened = [
+            source for name, source in sources.items() if source is not self.sources.get(name)
+        ]
         try:
             for source in opened:
                 await source.start()
         except errors.BloomeryError as problem:
             say(f"the sources stay as they were: {problem}", level="error")
-            await asyncio.gather(*(one.stop() for one in opened), return_exceptions=True)
+            await asyncio.gather(*(source.stop() for source in opened), return_exceptions=True)
             return []
         before, self.sources = self.sources, sources
         changed = []

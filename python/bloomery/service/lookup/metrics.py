@@ -19,21 +19,26 @@ _OF_SOURCES: tuple[tuple[str, _Family, str, Callable[[LookupSource], float]], ..
         "up",
         GaugeMetricFamily,
         "Whether it answered when it was last asked.",
-        lambda one: one.down_since is None,
+        lambda source: source.down_since is None,
     ),
-    ("queries", CounterMetricFamily, "Questions to it.", lambda one: one.asking.queries),
-    ("failures", CounterMetricFamily, "Those without an answer.", lambda one: one.asking.failures),
+    ("queries", CounterMetricFamily, "Questions to it.", lambda source: source.asking.queries),
+    (
+        "failures",
+        CounterMetricFamily,
+        "Those without an answer.",
+        lambda source: source.asking.failures,
+    ),
     (
         "cache_failures",
         CounterMetricFamily,
         "Times that its cache did not answer.",
-        lambda one: 0 if one.caching is None else one.caching.failures,
+        lambda source: 0 if source.caching is None else source.caching.failures,
     ),
     (
         "queued",
         GaugeMetricFamily,
         "Look-ups that wait until it answers again.",
-        lambda one: one.queued,
+        lambda source: source.queued,
     ),
 )
 

@@ -19,7 +19,7 @@ def addresses(host: str) -> list[str]:
             f"host is {host!r}, must be a name or an address of this machine: 127.0.0.1, ::1, "
             "0.0.0.0 for all of them"
         ) from None
-    return list(dict.fromkeys(str(one[4][0]) for one in resolved))
+    return list(dict.fromkeys(str(address[4][0]) for address in resolved))
 
 
 def is_loopback(address: str) -> bool:
@@ -33,7 +33,7 @@ def require(settings: Settings, users: bool, say: Callable[..., None]) -> list[s
     bound = addresses(settings.host)
     if problems := check(settings, bound, users=users):
         raise errors.InvalidConfiguration(*problems)
-    reached = [one for one in bound if not is_loopback(one)]
+    reached = [address for address in bound if not is_loopback(address)]
     if reached and not settings.tls_cert:
         say("others can listen in: there is no TLS", level="warning", at=", ".join(reached))
     return bound
@@ -42,7 +42,7 @@ def require(settings: Settings, users: bool, say: Callable[..., None]) -> list[s
 def check(settings: Settings, bound: list[str], *, users: bool) -> list[str]:
     """Return what has to be done before others may reach the server, a line each; nothing if all
     is well."""
-    if all(is_loopback(one) for one in bound):
+    if all(is_loopback(address) for address in bound):
         return []
     reached = f"host is {settings.host}, which others than this machine can reach"
     problems = []

@@ -81,13 +81,13 @@ class Listener:
     async def start(self) -> None:
         """Take connections from now on."""
         loop = asyncio.get_running_loop()
-        for one in self.sockets:
+        for listener in self.sockets:
             if self._context is None:
                 self._servers.append(
-                    await loop.create_server(self._factory, sock=one, backlog=_BACKLOG)
+                    await loop.create_server(self._factory, sock=listener, backlog=_BACKLOG)
                 )
             else:
-                self._accepting.append(asyncio.ensure_future(self._accept(one)))
+                self._accepting.append(asyncio.ensure_future(self._accept(listener)))
 
     def close(self) -> None:
         """Take no more connections; those that are there stay."""
@@ -95,8 +95,8 @@ class Listener:
             task.cancel()
         for server in self._servers:
             server.close()
-        for one in self.sockets:
-            one.close()
+        for listener in self.sockets:
+            listener.close()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -52,7 +52,7 @@ def load(cert: str, key: str) -> Certificate:
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
         chain = _chain(cert)
-        shown = _handshake(context, chain)
+        leaf = _handshake(context, chain)
     except ssl.SSLCertVerificationError as problem:
         raise errors.InvalidParameter(
             f"tls-cert is {cert}, which clients would refuse: {problem.verify_message}"
@@ -60,15 +60,15 @@ def load(cert: str, key: str) -> Certificate:
     except ssl.SSLError as problem:
         raise errors.InvalidParameter(_described(problem, cert, key)) from None
     # Those of the chain that sign others; the server's own comes from the handshake.
-    dates: list[Any] = [shown, *chain.get_ca_certs()]
+    certificates: list[Any] = [leaf, *chain.get_ca_certs()]
     try:
-        begins = max(ssl.cert_time_to_seconds(str(one["notBefore"])) for one in dates)
-        expires = min(ssl.cert_time_to_seconds(str(one["notAfter"])) for one in dates)
+        begins = max(ssl.cert_time_to_seconds(str(link["notBefore"])) for link in certificates)
+        expires = min(ssl.cert_time_to_seconds(str(link["notAfter"])) for link in certificates)
     except ValueError:
         raise errors.InvalidParameter(
             f"tls-cert is {cert}, in which a date is damaged: take it anew from who issued it"
         ) from None
-    names = tuple(name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS")
+    names = tuple(name for kind, name in leaf.get("subjectAltName", ()) if kind == "DNS")
     return Certificate(context, begins, expires, names)
 
 
@@ -79,7 +79,7 @@ class Tls:
         """InvalidParameter if there is none to begin with; one that has expired is told of."""
         self.cert, self.key = cert, key
         self._say = say
-        self._told = 0.0
+        self._warned_at = 0.0
         self._seen = self._signature()
         self._now = load(cert, key)
         self.context = self._now.context
@@ -126,16 +126,16 @@ class Tls:
         except errors.InvalidParameter as problem:
             self._say(f"the certificate stays as it is: {problem}", level="error")
             return
-        self._now, self._told = new, 0.0
+        self._now, self._warned_at = new, 0.0
         self._say("a new certificate", expires=_date(new.expires))
         self.warn()
 
     def warn(self) -> None:
         """Tell, once a day, that it runs out soon, or has."""
         now = time.time()
-        if self.expires - now > WARN_SECONDS or abs(now - self._told) < _TELL_SECONDS:
+        if self.expires - now > WARN_SECONDS or abs(now - self._warned_at) < _TELL_SECONDS:
             return
-        self._told = now
+        self._warned_at = now
         trouble = self._now.trouble(now)
         days = max(0, int((self.expires - now) / 86_400))
         self._say(
@@ -148,8 +148,8 @@ class Tls:
         stamps = []
         for path in (self.cert, self.key):
             try:
-                one = os.stat(path)
-                stamps.append((one.st_mtime_ns, one.st_ino, one.st_size))
+                stat = os.stat(path)
+                stamps.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
             except OSError:
                 stamps.append((0, 0, 0))
         return stamps

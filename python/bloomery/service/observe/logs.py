@@ -111,10 +111,10 @@ class _TextFormatter(logging.Formatter):
         """Make a record text."""
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         level = record.levelname.lower()
-        shown = f"{level:<8}"
+        padded = f"{level:<8}"
         if self.colour and level in _COLOURS:
-            shown = f"\x1b[{_COLOURS[level]}m{shown}\x1b[0m"
-        line = f"{at}.{int(record.msecs):03d} {shown} {_printable(record.getMessage())}"
+            padded = f"\x1b[{_COLOURS[level]}m{padded}\x1b[0m"
+        line = f"{at}.{int(record.msecs):03d} {padded} {_printable(record.getMessage())}"
         for name, value in _fields(record).items():
             line += f" {name}={_field_text(value)}"
         frames = _frames(record)

@@ -76,11 +76,11 @@ class ServerFigures:
     started: float
     recovery_problems: int
     tls_expires: float | None
-    connections: dict[str, int]  # by door
+    connections: dict[str, int]  # by protocol
     connections_refused: dict[str, int]
     commands: dict[str, int]  # of the Redis protocol, by what did them
     store: dict[str, float | None]  # of a node; empty without a store
-    latency: dict[str, _native.Histogram]  # of requests, by door
+    latency: dict[str, _native.Histogram]  # of requests, by protocol
 
 
 class Metrics:
@@ -252,8 +252,8 @@ class _ServerCollector(Collector):
             "From a command's or a request's arrival until its reply is written.",
             labels=["door"],
         )
-        for door, histogram in self.server.latency.items():
-            took.add_metric([door], *_buckets(histogram))
+        for protocol, histogram in self.server.latency.items():
+            took.add_metric([protocol], *_buckets(histogram))
         yield took
         commits = HistogramMetricFamily(
             "bloomery_log_commit_duration_seconds", "That a commit to the log took."
@@ -263,8 +263,8 @@ class _ServerCollector(Collector):
 
     def _doors(self) -> Iterator[Metric]:
         open_now = GaugeMetricFamily("bloomery_connections", "Connections.", labels=["door"])
-        for door, count in self.server.connections.items():
-            open_now.add_metric([door], count)
+        for protocol, count in self.server.connections.items():
+            open_now.add_metric([protocol], count)
         yield open_now
 
     def _alerts(self) -> Iterator[Metric]:

@@ -96,10 +96,10 @@ def _shape(plan: FamilyPlan) -> dict[str, Any]:
 
 
 def _arguments(given: dict[str, Any]) -> str:
-    def shown(value: Any) -> str:
+    def literal(value: Any) -> str:
         return f"{value:_}" if type(value) is int else json.dumps(value).replace("true", "True")
 
-    return ", ".join(f"{name}={shown(value)}" for name, value in given.items())
+    return ", ".join(f"{name}={literal(value)}" for name, value in given.items())
 
 
 def _command(plan: FamilyPlan, options: dict[str, Any]) -> str | None:

@@ -36,22 +36,22 @@ TABLES = (
 def read(key: str) -> dict[str, Any]:
     """What happens to a read of this key: table by table until it is found, ready for JSON."""
     steps: list[dict[str, Any]] = []
-    found: str | None = None
+    value: str | None = None
     for table in TABLES:
         places = list(dict.fromkeys(table.filter.positions(key)))
         step: dict[str, Any] = {"table": table.name, "places": places}
-        if found is not None:
+        if value is not None:
             step["outcome"] = "not asked"
         elif key not in table.filter:
             step["outcome"] = "skipped"
         elif key in table.rows:
-            found = table.rows[key]
+            value = table.rows[key]
             step["outcome"] = "found"
         else:
             step["outcome"] = "read in vain"
         steps.append(step)
     reads = sum(step["outcome"] in ("found", "read in vain") for step in steps)
-    return {"key": key, "steps": steps, "value": found, "reads": reads}
+    return {"key": key, "steps": steps, "value": value, "reads": reads}
 
 
 def tables() -> list[dict[str, Any]]:
@@ -71,11 +71,11 @@ def examples() -> dict[str, str]:
     """A key for each thing that can happen: found in the newest and in the oldest, in none without
     a look, and in none after a look in vain."""
     absent = [word for word in candidates(2000) if not any(word in t.rows for t in TABLES)]
-    told = {"in the newest": "apple", "in the oldest": "cherry"}
+    examples = {"in the newest": "apple", "in the oldest": "cherry"}
     for word in absent:
         outcomes = [step["outcome"] for step in read(word)["steps"]]
         if set(outcomes) == {"skipped"}:
-            told.setdefault("nowhere, and no table is read", word)
+            examples.setdefault("nowhere, and no table is read", word)
         elif outcomes.count("read in vain") == 1:
-            told.setdefault("nowhere, but a filter errs", word)
-    return told
+            examples.setdefault("nowhere, but a filter errs", word)
+    return examples

@@ -126,20 +126,20 @@ def play(
         _Blocked(),
     ]
     present: list[str] = []  # keys that are in, each as often as it was added and not removed
-    shown = []
+    views = []
     for tiny in filters:
         present = []
-        results = [_done(tiny, step, present) for step in steps]
-        shown.append(_shown(tiny, steps, results, asked))
+        results = [_do(tiny, step, present) for step in steps]
+        views.append(_view(tiny, steps, results, asked))
     return {
-        "filters": shown,
+        "filters": views,
         "present": list(dict.fromkeys(present)),
         "asked": asked,
         "false_positive": false_positive(filters[0].filter, [step.key for step in steps]),
     }
 
 
-def _done(tiny: _Tiny, step: TinyStep, present: list[str]) -> str:
+def _do(tiny: _Tiny, step: TinyStep, present: list[str]) -> str:
     if step.action == "add":
         present.append(step.key)
         return "new" if tiny.filter.add(step.key) else "maybe there"
@@ -148,7 +148,7 @@ def _done(tiny: _Tiny, step: TinyStep, present: list[str]) -> str:
     return tiny.remove(step.key)
 
 
-def _shown(
+def _view(
     tiny: _Tiny, steps: Sequence[TinyStep], results: list[str], asked: str | None
 ) -> dict[str, Any]:
     keys = dict.fromkeys(step.key for step in steps)
@@ -190,10 +190,10 @@ def false_positive(filter: BloomFilter, keys: Sequence[str]) -> dict[str, Any] |
             continue
         places = list(dict.fromkeys(filter.positions(word)))
         owners = [[key for key in bits if at in bits[key]] for at in places]
-        found = {"key": word, "places": places, "owners": owners, "tried": tried}
+        example = {"key": word, "places": places, "owners": owners, "tried": tried}
         if not any(set(places) <= own for own in bits.values()):
-            return found  # it takes two to make it: what people mean by a false positive
-        alone = alone or found
+            return example  # it takes two to make it: what people mean by a false positive
+        alone = alone or example
     return alone
 
 

@@ -186,7 +186,7 @@ def _require_compatible(
     useful = _THRESHOLDS.get(on_full or "", ())
     for name in named:
         if name != "on_full" and name not in useful:
-            right = [one for one in ON_FULL if name in _THRESHOLDS[one]]
+            right = [policy for policy in ON_FULL if name in _THRESHOLDS[policy]]
             raise errors.InvalidParameter(
                 f"{name} means nothing where on_full is {on_full!r}: it goes with {_one_of(right)}"
             )

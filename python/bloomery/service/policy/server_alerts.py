@@ -45,13 +45,14 @@ class ServerAlerts:
 
     def start(self) -> None:
         """Raise an alert for damaged files that were set aside, by this start or an earlier one."""
-        for one in quarantine.find(self._data):
-            what = "what was acknowledged is lost" if one.lost else "nothing is lost"
+        for damaged in quarantine.find(self._data):
+            what = "what was acknowledged is lost" if damaged.lost else "nothing is lost"
+            problems = "; ".join(damaged.problems[:3])
             text = (
-                f"damaged files were set aside, {what}: {'; '.join(one.problems[:3])}: they are in "
-                f"{one.folder}, and this is told until they are moved away"
+                f"damaged files were set aside, {what}: {problems}: they are in "
+                f"{damaged.folder}, and this is told until they are moved away"
             )
-            self._alerts.begin("data-damaged", text, folder=one.folder.name, lost=one.lost)
+            self._alerts.begin("data-damaged", text, folder=damaged.folder.name, lost=damaged.lost)
 
     def check(self) -> None:
         """See, each second, what has begun and what is over."""

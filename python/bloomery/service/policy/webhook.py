@@ -162,21 +162,21 @@ class Webhook:
 
     async def _try(self, client: httpx.AsyncClient, lane: _Lane) -> None:
         with self._lock:
-            one = lane.waiting[0] if lane.waiting else None
+            delivery = lane.waiting[0] if lane.waiting else None
         problem, again = None, False
-        if one is not None:
-            one.tries += 1
-            problem, again = await self._post(client, one)
+        if delivery is not None:
+            delivery.tries += 1
+            problem, again = await self._post(client, delivery)
         with self._lock:
             # While it was tried it may have been dropped to make room.
-            still = one is not None and bool(lane.waiting) and lane.waiting[0] is one
-            again = again and still and one is not None and time.monotonic() < one.until
+            still = delivery is not None and bool(lane.waiting) and lane.waiting[0] is delivery
+            again = again and still and delivery is not None and time.monotonic() < delivery.until
             if still and not again:
                 del self._order[lane.waiting.popleft().id]
                 self.sent += problem is None
                 self.failed += problem is not None
-            if again and one is not None:
-                pause = min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(one.tries - 1, 30))
+            if again and delivery is not None:
+                pause = min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(delivery.tries - 1, 30))
                 lane.due = time.monotonic() + pause * random.uniform(0.5, 1)
             if lane.waiting:
                 heapq.heappush(self._due, lane)
@@ -195,16 +195,20 @@ class Webhook:
                     f"the webhook at {self.host} did not take an alert: {problem}", level="warning"
                 )
 
-    async def _post(self, client: httpx.AsyncClient, one: _Delivery) -> tuple[str | None, bool]:
+    async def _post(
+        self, client: httpx.AsyncClient, delivery: _Delivery
+    ) -> tuple[str | None, bool]:
         """Try once; what is wrong, if anything, and whether to try again."""
         headers = {
             "Content-Type": "application/json",
-            "Bloomery-Delivery": one.id,
-            "Bloomery-Signature": signature(self._secret, int(time.time()), one.body),
+            "Bloomery-Delivery": delivery.id,
+            "Bloomery-Signature": signature(self._secret, int(time.time()), delivery.body),
             "User-Agent": "bloomery",
         }
         try:
-            status = await asyncio.wait_for(self._status(client, one.body, headers), SECONDS_EACH)
+            status = await asyncio.wait_for(
+                self._status(client, delivery.body, headers), SECONDS_EACH
+            )
         except asyncio.TimeoutError:
             return f"no answer within {SECONDS_EACH:g} s", True
         except Exception as problem:  # noqa: BLE001  # whatever they answer, the next alert goes out

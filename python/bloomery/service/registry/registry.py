@@ -87,7 +87,9 @@ class Registry(Database):
             if revision == "head":  # a table that somebody dropped: no revision makes it again
                 # By name, in small letters: PostgreSQL folds those that stand without quotes.
                 there = {name.lower() for name in sa.inspect(connection).get_table_names()}
-                gone = [one for one in METADATA.sorted_tables if one.name.lower() not in there]
+                gone = [
+                    table for table in METADATA.sorted_tables if table.name.lower() not in there
+                ]
                 METADATA.create_all(connection, gone, checkfirst=False)
 
     def replace(self, rows: Iterable[RegistryRow]) -> dict[int, str]:
@@ -307,7 +309,9 @@ def _insert_of_samples() -> sa.Insert:
         CONFIG.c.server == sa.bindparam("of_server"),
         CONFIG.c.number == sa.bindparam("of_number"),
     )
-    return sa.insert(STATS).from_select(["filter_id", *(one.name for one in values)], of_filter)
+    return sa.insert(STATS).from_select(
+        ["filter_id", *(column.name for column in values)], of_filter
+    )
 
 
 def _batches(rows: Iterable[_T], most: int = _BATCH) -> Iterator[list[_T]]:

@@ -62,8 +62,8 @@ def _parts(records: list[Record], most: int) -> Iterator[list[tuple[int, Record]
 
 def _joined(pieces: list[Any]) -> Any:
     """What came of a record, of which this came of its pieces."""
-    for one in pieces:
-        if len(pieces) == 1 or isinstance(one, Exception):
-            return one
+    for result in pieces:
+        if len(pieces) == 1 or isinstance(result, Exception):
+            return result
     refusals = [refusal for _, refusal in pieces if refusal is not None]
     return b"".join(answers for answers, _ in pieces), refusals[0] if refusals else None

@@ -11,14 +11,11 @@ The core (`core/`) decides everything and does no I/O; here are the tasks that d
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import json
-import os
 import secrets
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 from bloomery import _native, errors
@@ -34,9 +31,12 @@ from bloomery.service.replication import dumps
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.ledger import UNIT
 from bloomery.service.replication.core.node import Options, ReplicationCore
-from bloomery.service.replication.redis_log.chunks import read_chunks, write_chunks
+from bloomery.service.replication.members import list_members
+from bloomery.service.replication.redis_log.chunks import read_chunks
 from bloomery.service.replication.redis_log.log import LogAction, RedisLog
-from bloomery.service.replication.replica import FilterReplica, Repeats
+from bloomery.service.replication.replica import FilterReplica, Results
+from bloomery.service.replication.snapshot_writer import SnapshotWriter
+from bloomery.service.replication.store_health import Outage, StoreHealth
 from bloomery.service.replication.turns import SharedTurns
 from bloomery.storage import files, memory
 
@@ -48,7 +48,6 @@ _FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
 _STOPPING = 1.0  # seconds for what is under way to end
 _SNAPSHOT_RETRY = 5.0  # seconds: each attempt forks this process
 _LONG_STEP = 0.01  # seconds
-_STUCK = 60  # seconds in which the process that writes a snapshot has to get on
 
 
 class Node:
@@ -65,9 +64,6 @@ class Node:
         self.id = secrets.token_bytes(8)
         self.settings, self.say, self.alerts = settings, say, alerts
         self.broken = ""  # why this node cannot follow any more
-        self.down_since: float | None = None  # since when Redis does not answer (monotonic)
-        self.why = "it has not been asked yet"
-        self._alert = ""  # which is active: that Redis does not answer, or takes no writes
         self.loads = 0
         self._describe = describe
         self._log = RedisLog(
@@ -79,7 +75,8 @@ class Node:
         )
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[int] = set()  # processes that write snapshots
+        self._store = StoreHealth(alerts)
+        self._snapshots = SnapshotWriter(settings, say)
         self._reads: dict[int, asyncio.Future[None]] = {}
         self._read_numbers = itertools.count(-1, -1)  # turns have those above 0
         self._caught_up = asyncio.Event()
@@ -118,7 +115,7 @@ class Node:
         await self._caught_up.wait()
 
     async def save(self) -> None:
-        """Return when Redis has a snapshot of now, by this node if it decides for all; else the one
+        """Return when Redis has a snapshot of now, by this node if it holds the lease; else the one
         that does makes them."""
         if not self.holds_lease:
             return
@@ -140,8 +137,7 @@ class Node:
         if self._timer is not None:
             self._timer.cancel()
         self.broken = self.broken or "it is stopped"
-        for pid in self._writers:  # or the thread that waits for it keeps this process
-            os.kill(pid, signal.SIGKILL)
+        self._snapshots.kill()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -160,12 +156,12 @@ class Node:
 
     @property
     def may_answer(self) -> bool:
-        """Is the copy recent enough for who wants this node's own answers?"""
+        """Is the copy recent enough for reads that need not be strong?"""
         return not self.broken and self.core.may_answer(time.monotonic())
 
     @property
     def holds_lease(self) -> bool:
-        """Does this node decide for all?"""
+        """Does this node hold the lease, and so decide for all?"""
         return not self.broken and self.core.holds_lease
 
     @property
@@ -232,7 +228,7 @@ class Node:
             self._reads.pop(number, None)
 
     def decide(self, op: Op, filter_id: int, data: bytes) -> None:
-        """As the one that decides for all: do an operation that no client asked for. It counts only
+        """As the lease holder: do an operation that no client asked for. It counts only
         if this node still decides when it is applied."""
         if self._is_known(op):  # else later: what is due is looked at again
             self._step(m.Decide(_native.pack_records([(filter_id, op, data)])))
@@ -280,14 +276,7 @@ class Node:
     @property
     def refusal(self) -> str:
         """Why nothing can be written; "" if it can."""
-        if self.down_since is None:
-            return ""
-        return self.why if self._is_unwilling else f"Redis does not answer: {self.why}"
-
-    @property
-    def _is_unwilling(self) -> bool:
-        """Does Redis answer, and take no writes?"""
-        return self._alert == "store-refused"
+        return self._store.refusal
 
     @property
     def lag(self) -> float:
@@ -303,33 +292,19 @@ class Node:
         """The nodes that were heard of within a minute, as they told of themselves."""
         at = self.core.history.at
         now_ms = at.position.ms if at is not None else 0
-        present = self.core.ledger.present(now_ms)
-        newest = max((one.version for one in present.values()), default=VERSION)
-        return [
-            {
-                **_told(member.about),
-                "id": node.hex(),
-                "here": node == self.id,
-                "holds_lease": node == self.core.ledger.holder,
-                "operations": member.version,
-                "older": member.version < newest,
-                "since": member.since / 1000,
-                "heard_seconds_ago": max(0.0, (now_ms - member.heard) / 1000),
-            }
-            for node, member in present.items()
-        ]
+        return list_members(self.core.ledger, now_ms, self.id, VERSION)
 
     def figures(self) -> dict[str, float | None]:
         """What is measured of it."""
-        now, members = time.monotonic(), self.members()
+        members = self.members()
         return {
-            "up": float(self.down_since is None),
-            "outage_seconds": 0.0 if self.down_since is None else now - self.down_since,
+            "up": float(self._store.outage is None),
+            "outage_seconds": self._store.outage_seconds,
             "behind_seconds": None if self.core.fresh is None else self.lag,
             "loads": float(self.loads),
             "entries": float(self.core.ledger.count),
             "nodes": float(len(members)),
-            "older_nodes": float(sum(one["operations"] < VERSION for one in members)),
+            "older_nodes": float(sum(member["operations"] < VERSION for member in members)),
             "holds_lease": float(self.holds_lease),
         }
 
@@ -375,9 +350,10 @@ class Node:
     def _do(self, action: m.Action) -> None:
         match action:
             case m.Reply():
-                if isinstance(action.result, Repeats):
-                    self.engine.repeats.update(action.result.keys)
-                self.turns.applied(action.request, action.result)
+                results: Results = action.result
+                if results.repeats:
+                    self.engine.repeats.update(results.repeats)
+                self.turns.applied(action.request, results.each)
             case m.Answer():
                 future = self._reads.get(action.request)
                 if future is not None and not future.done():
@@ -419,10 +395,10 @@ class Node:
             return
         except Exception as problem:  # noqa: BLE001  # or it would wait for this answer for ever
             self.say("Redis could not be asked", level="error", problem=problem)
-            self._missed(f"{type(problem).__name__}: {problem}")
+            self._store.failed(f"{type(problem).__name__}: {problem}")
             self._step(m.Failed(action.ref))
             return
-        self._heed(event)
+        self._note_health(event)
         self._step(event)
         if isinstance(action, m.SwapManifest):
             self._tell_saved(isinstance(event, m.Done) and event.done)
@@ -438,34 +414,13 @@ class Node:
             waiting.set_exception(errors.SnapshotFailed("Redis did not take it: try again"))
             waiting.exception()  # nobody may wait any more
 
-    def _heed(self, event: m.Event) -> None:
-        """Note whether Redis answers, and writes. One that is full goes on reading."""
-        if isinstance(event, (m.Failed, m.Refused)):
-            if self._log.problem:  # else it was not asked: too large an entry
-                alert = "store-refused" if self._log.unwilling else "store-unavailable"
-                self._missed(self._log.problem, alert)
-        elif self.down_since is not None and (
-            not self._is_unwilling or isinstance(event, (m.Appended, m.Done))
-        ):
-            self._found()
-
-    def _missed(self, why: str, alert: str = "store-unavailable") -> None:
-        self.why = why
-        if self.down_since is None:
-            self.down_since = time.monotonic()
-        if alert != self._alert:
-            self._end_alert("it is otherwise now")
-            self._alert = alert
-            self.alerts.begin(alert, f"{why}: nothing can be written")
-
-    def _found(self) -> None:
-        self.down_since = None
-        self._end_alert("Redis takes writes again")
-
-    def _end_alert(self, why: str) -> None:
-        if self._alert:
-            self.alerts.end(self._alert, why)
-            self._alert = ""
+    def _note_health(self, event: m.Event) -> None:
+        """Note whether Redis answers, and takes writes."""
+        if not isinstance(event, (m.Failed, m.Refused)):
+            self._store.answered(wrote=isinstance(event, (m.Appended, m.Done)))
+        elif self._log.problem:  # else it was not asked: too large an entry
+            outage = Outage.READ_ONLY if self._log.unwilling else Outage.UNREACHABLE
+            self._store.failed(self._log.problem, outage)
 
     def _break(self, reason: str) -> None:
         """Follow no more: nothing that this node has can be relied on."""
@@ -482,46 +437,18 @@ class Node:
 
     def _begin_saving(self, action: m.SaveSnapshot) -> None:
         try:
-            pid = self._fork(action)
-        except OSError as problem:  # no memory, or too many processes
+            pid = self._snapshots.begin(action, self.engine.state)
+        except OSError as problem:
             self.say("a snapshot could not be begun", level="warning", problem=problem)
             self._loop.call_soon(self._step, m.Failed(action.ref))
             return
-        self._writers.add(pid)
         self._start(self._save(action, pid))
 
-    def _fork(self, action: m.SaveSnapshot) -> int:
-        """Begin a process that has the filters as they are now, and writes them to Redis."""
-        pid = os.fork()
-        if pid:
-            return pid
-        code = 1
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)  # the event loop that took them is not here
-            gc.disable()  # it would touch, and so copy, every page
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # connections of this node's clients too
-            os.nice(10)
-            parts = _watched(dumps.dump(self.engine.state, action.ledger))
-            write_chunks(self.settings.store, self.settings.store_prefix, action.snapshot.id, parts)
-            code = 0
-        except errors.BloomeryError as problem:
-            self.say(f"a snapshot could not be written to Redis: {problem}", level="warning")
-        except Exception as problem:  # noqa: BLE001  # it ends here, whatever it is
-            self.say("a snapshot could not be written", level="error", problem=problem)
-        finally:
-            os._exit(code)
-
     async def _save(self, action: m.SaveSnapshot, pid: int) -> None:
-        # It stays there to be killed until it is known here that it has ended.
-        await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        self._writers.discard(pid)
-        _, status = os.waitpid(pid, 0)
-        if os.WIFSIGNALED(status):
-            self.say(f"what wrote a snapshot was ended by signal {status & 127}", level="warning")
-        if status:
+        written = await self._snapshots.wait(pid)
+        if not written:
             self._tell_saved(False)
-        self._step(m.Done(action.ref, True) if status == 0 else m.Failed(action.ref))
+        self._step(m.Done(action.ref, True) if written else m.Failed(action.ref))
 
     async def _load(self, action: m.LoadSnapshot) -> None:
         try:
@@ -531,7 +458,7 @@ class Node:
             self._step(m.SnapshotMissing(action.ref))
             return
         except errors.BloomeryError as problem:
-            self._missed(str(problem))
+            self._store.failed(str(problem))
             self._step(m.Failed(action.ref))
             return
         except Exception as problem:  # noqa: BLE001  # or nothing would be loaded ever again
@@ -543,36 +470,3 @@ class Node:
 
     def _read(self, id: bytes) -> tuple[list[Entry], float, bytes]:
         return dumps.load(read_chunks(self.settings.store, self.settings.store_prefix, id))
-
-
-def _watched(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The same; the process is ended if it takes too long from one to the next, as it would if a
-    thread that was not forked had held a lock."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    for part in parts:
-        signal.alarm(_STUCK)
-        yield part
-
-
-_TOLD: dict[str, tuple[type, ...]] = {
-    "resp": (str,),
-    "http": (str,),
-    "version": (str,),
-    "position": (str,),
-    "lag_seconds": (int, float, type(None)),
-    "requests_a_second": (int, float),
-}
-
-
-def _told(about: bytes) -> dict[str, Any]:
-    """What a node tells of itself, ready for JSON; without what it cannot be."""
-    try:
-        fields = json.loads(about or b"{}")
-    except ValueError:
-        fields = {}
-    if not isinstance(fields, dict):
-        fields = {}
-    unknown: dict[str, Any] = dict.fromkeys(("resp", "http", "version", "position"), "")
-    unknown |= {"lag_seconds": None, "requests_a_second": 0.0}
-    known = {name: one for name, one in fields.items() if isinstance(one, _TOLD.get(name, ()))}
-    return unknown | known

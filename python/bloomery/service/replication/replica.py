@@ -1,12 +1,12 @@
-"""The filters of a node as the log is applied to them. The same entries in the same order make the
-same filters on every node, with the same answers: an operation that is refused is refused on all,
-and has changed nothing."""
+"""Applies the shared log, what this node and the others wrote, to the filters of this node. The
+same entries in the same order make the same filters on every node, with the same answers: an
+operation that is refused is refused on all, and has changed nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from bloomery import _native, errors
 from bloomery.service.domain import operations
@@ -15,12 +15,13 @@ from bloomery.service.domain.state import Entry
 from bloomery.service.engine import Engine
 
 
-class Repeats(list[Any]):
-    """The results of operations that change nothing: keys that were there when they were added."""
+class Results(NamedTuple):
+    """What operations came to."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.keys: Counter[int] = Counter()  # how many, by the number of the filter
+    each: list[Any]  # the result of each, or the error that says why it was refused
+    # Keys that were there when they were added, how many by the number of the filter: if that is
+    # all there was, the log has nothing of it.
+    repeats: Counter[int] | None = None
 
 
 class FilterReplica:
@@ -38,9 +39,9 @@ class FilterReplica:
             loaded, self._loaded = self._loaded, None
             self._engine.exchange(loaded, self._now)
 
-    def apply(self, payload: bytes, at_ms: int) -> list[Any]:
-        """Do the operations of an entry, at Redis's time; the result of each, or the error that
-        says why it was refused. NotEnoughMemory: this node cannot follow."""
+    def apply(self, payload: bytes, at_ms: int) -> Results:
+        """Do the operations of an entry, at Redis's time. NotEnoughMemory: this node cannot
+        follow."""
         self.adopt()
         results: list[Any] = []
         for number, op, data in _native.unpack_records(payload):
@@ -50,12 +51,13 @@ class FilterReplica:
                 raise
             except errors.BloomeryError as problem:
                 results.append(problem)
-        return results
+        return Results(results)
 
-    def unchanged(self, payload: bytes) -> Repeats | None:
+    def unchanged(self, payload: bytes) -> Results | None:
         """Return the results of operations that would change nothing; None: they would."""
         self.adopt()
-        results = Repeats()
+        results: list[Any] = []
+        repeats: Counter[int] = Counter()
         for number, op, data in _native.unpack_records(payload):
             entry = self._engine.state.filters.get(number)
             if entry is None or entry.filter is None or op not in (Op.ADD, Op.ADD_NEW):
@@ -64,8 +66,8 @@ class FilterReplica:
             if answers is None or entry.settings.get("successor") is not None:
                 return None
             results.append((answers, None))
-            results.keys[number] += len(answers)
-        return results
+            repeats[number] += len(answers)
+        return Results(results, repeats)
 
     def additions(self, payload: bytes) -> bytes | None:
         """Return those of the operations that can be done later than others and take nothing from
@@ -84,6 +86,6 @@ class FilterReplica:
         return op == Op.EXPIRE and operations.read_fields(data)["at"] is None
 
     def pass_time(self, now_ms: int) -> None:
-        """Let what is over by this time be over."""
+        """Expire and rotate what is due by this time."""
         self.adopt()
         self._engine.pass_shared_time(now_ms / 1000)

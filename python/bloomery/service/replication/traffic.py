@@ -55,21 +55,21 @@ class NodeTraffic:
     async def exchange(self, interval: float) -> None:
         """Tell what was noted, and hear what others did; without Redis, later."""
         here = self._node.id.hex()
-        others = [one["id"] for one in self._node.members() if one["id"] != here]
+        others = [member["id"] for member in self._node.members() if member["id"] != here]
         own, kept = dict(self._own), max(_KEPT_SECONDS, 3 * interval)
         try:
-            told = await asyncio.to_thread(self._ask, here, own, others, kept)
+            replies = await asyncio.to_thread(self._ask, here, own, others, kept)
         except errors.StoreUnavailable:
             return
-        heard = {one: _read(data) for one, data in zip(others, told, strict=True)}
-        self._take({one: counts for one, counts in heard.items() if counts is not None})
+        heard = {node: _read(data) for node, data in zip(others, replies, strict=True)}
+        self._take({node: counts for node, counts in heard.items() if counts is not None})
 
     def _ask(self, here: str, own: Counts, others: list[str], kept: float) -> list[bytes | None]:
         data = b"".join(_RECORD.pack(number, *counts) for number, counts in own.items())
         client: Any = self._redis.client
         try:
             client.set(self._key + here, data, px=int(kept * 1000))
-            return [client.getrange(self._key + one, 0, _MOST_BYTES) for one in others]
+            return [client.getrange(self._key + node, 0, _MOST_BYTES) for node in others]
         except self._redis.failures as problem:
             raise errors.StoreUnavailable(self._redis.describe(problem)) from None
 
@@ -85,11 +85,11 @@ class NodeTraffic:
                     was = _NEVER
                 if number in filters:
                     sums = self._others.get(number, _NEVER)
-                    grown = (max(0, one - other) for one, other in zip(now, was, strict=True))
+                    grown = (max(0, after - before) for after, before in zip(now, was, strict=True))
                     adds, checks, maybes = map(add, sums, grown)
                     self._others[number] = adds, checks, maybes
         self._seen = {**(self._seen or {}), **heard}
-        present = {one["id"] for one in self._node.members()}
+        present = {member["id"] for member in self._node.members()}
         self._seen = {node: counts for node, counts in self._seen.items() if node in present}
 
 

@@ -165,8 +165,8 @@ class SharedTurns(Turns):
             results = cut.results()
         sent = self._sent.pop(number)
         self.latency.observe(time.monotonic() - sent.began)
-        for one in sent.futures:
-            one.take(results)
+        for expected in sent.futures:
+            expected.take(results)
         for waiter in sent.waiters:
             try:
                 waiter.answer(results)
@@ -180,9 +180,9 @@ class SharedTurns(Turns):
         sent = self._sent.pop(number)
         if sent.cut is not None and sent.cut.is_begun:
             problem = errors.StoreUnavailable(f"{problem}: some of it may be done")
-        for one in sent.futures:
-            if not one.result.done():
-                one.result.set_exception(problem)
+        for expected in sent.futures:
+            if not expected.result.done():
+                expected.result.set_exception(problem)
         for waiter in sent.waiters:
             waiter.release(problem)
         self._send_next()

@@ -24,8 +24,9 @@ _TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does
 _WAIT = 0.005  # seconds until a filter that somebody works on is asked for again
 
 
-def _told(result: Any) -> Any:
-    """A result of a turn as a session takes it: None of a filter that was dropped."""
+def _for_session(result: Any) -> Any:
+    """A result of a node's turn as the native session takes it: an error as it is sent, None of a
+    filter that was dropped."""
     if isinstance(result, FilterDropped):
         return None
     return encode(failure_of(result), 2) if isinstance(result, errors.BloomeryError) else result
@@ -47,8 +48,8 @@ class RespConnection(asyncio.Protocol):
         "held",
         "joined",
         "paused",
-        "round",
         "session",
+        "share_ends",
         "since",
         "transport",
     )
@@ -61,7 +62,7 @@ class RespConnection(asyncio.Protocol):
         self.busy = False  # a command of its own is under way
         self.committing = False  # its writes are not yet in the log
         self.joined = False  # it is part of this turn
-        self.round = 0.0  # when its share of this turn's time is over
+        self.share_ends = 0.0  # when its share of this turn's time is over
         self.paused = False  # it does not take its replies
         self.since = 0.0  # when it stopped to
         self.held: list[bytes] = []  # what came meanwhile
@@ -83,7 +84,7 @@ class RespConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Do what the client sent."""
         waits = self.busy or self.paused or self.committing
-        if self.joined and not waits and time.monotonic() >= self.round:
+        if self.joined and not waits and time.monotonic() >= self.share_ends:
             # The loop reads a socket up to 32 times before it looks at the others: not for so long.
             self._hold_back(data)
             self._later()
@@ -187,12 +188,28 @@ class RespConnection(asyncio.Protocol):
             session.reply(encode(Failure("ERR Protocol error: there is no TLS at this port"), 2))
             self.client.closing = True
             return
-        command = session.feed(data)
-        share = None if command is None else Slice()
-        while command is not None and share is not None:
+        self._run(session.feed(data))
+
+    def _run(self, command: list[bytes] | str | bool | None) -> None:
+        """Do this command, and those that follow."""
+        session = self.session
+        if command is not None and not self._dispatch(command):
+            return
+        stranger = self.client.user is None and not self.client.closing
+        if stranger and session.waiting > limits.MAX_STRANGER_BYTES:
+            session.reply(encode(Failure("ERR Protocol error: unauthenticated bulk length"), 2))
+            self.client.closing = True
+        if self.ended:
+            self.client.closing = True
+
+    def _dispatch(self, command: list[bytes] | str | bool | None) -> bool:
+        """Do what the native session left to Python, and what comes behind it; False if it goes on
+        later."""
+        session, share = self.session, Slice()
+        while command is not None:
             if isinstance(command, bool):  # there is more to do, after others had their turn
                 self._later(0.0 if command else _WAIT)
-                return
+                return False
             if not isinstance(command, str) and command[0][:6].upper() in _HTTP:
                 command = "this is HTTP, whose port is another"
             if isinstance(command, str):
@@ -206,20 +223,15 @@ class RespConnection(asyncio.Protocol):
                 task = asyncio.ensure_future(self._finish(reply))
                 self.clients.tasks.add(task)
                 task.add_done_callback(self.clients.tasks.discard)
-                return
+                return False
             if self.client.closing:
                 break
             if session.pending > limits.MAX_PENDING_REPLIES or share.over:
                 # It goes on when these have gone out, if need be after resume_writing.
                 self._later()
-                return
+                return False
             command = session.feed(b"")
-        stranger = command is None and self.client.user is None
-        if stranger and session.waiting > limits.MAX_STRANGER_BYTES:
-            session.reply(encode(Failure("ERR Protocol error: unauthenticated bulk length"), 2))
-            self.client.closing = True
-        if self.ended:
-            self.client.closing = True
+        return True
 
     def _later(self, seconds: float = 0.0) -> None:
         """Go on after others had their turn, or in a moment."""
@@ -258,7 +270,7 @@ class RespConnection(asyncio.Protocol):
         self.client.last = now = time.monotonic()
         if not self.joined:
             self.joined = True
-            self.round = now + SECONDS
+            self.share_ends = now + SECONDS
             self.context.group_commit.join(self)
 
     @property
@@ -281,16 +293,16 @@ class RespConnection(asyncio.Protocol):
 
     def answer(self, results: list[Any]) -> None:
         """On a node: reply with the results of what was written, and go on."""
-        told = [_told(one) for one in results]
-        dropped = self.session.answer(told)
+        outcomes = [_for_session(result) for result in results]
+        dropped = self.session.answer(outcomes)
         if not dropped:
             self.release(None)
             return
-        task = asyncio.ensure_future(self._answer_again(told, dropped))
+        task = asyncio.ensure_future(self._answer_again(outcomes, dropped))
         self.clients.tasks.add(task)
         task.add_done_callback(self.clients.tasks.discard)
 
-    async def _answer_again(self, told: list[Any], dropped: list[list[bytes]]) -> None:
+    async def _answer_again(self, outcomes: list[Any], dropped: list[list[bytes]]) -> None:
         """Reply, when the commands were done again whose filter was dropped before the log came to
         them."""
         replies = []
@@ -298,7 +310,7 @@ class RespConnection(asyncio.Protocol):
             value = invoke_queued(self.client, words)
             value = await value if isinstance(value, Awaitable) else value
             replies.append(encode(value, self.session.protocol))
-        self.session.answer(told, replies)
+        self.session.answer(outcomes, replies)
         self.release(None)
 
     def send(self) -> None:

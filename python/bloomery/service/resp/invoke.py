@@ -28,11 +28,9 @@ def invoke(client: ClientState, command: Command, words: list[bytes], now: bool 
 
 
 def start(client: ClientState, command: Command, words: list[bytes], now: bool = False) -> Any:
-    """As `invoke`, for who audits it."""
+    """As `invoke`, without the audit log."""
     operation: Callable[[], Any] = partial(command.handler, client, words[command.words :])
-    if command.write and client.context.engine.shared is not None:
-        operation = partial(client.context.commands.again, operation)
-    return client.context.background.start(command.names(words), operation, now)
+    return client.context.commands.start(command.names(words), operation, now)
 
 
 def invoke_queued(client: ClientState, words: list[bytes]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 # Of a connection.
 
 # Beyond so many bytes of replies a connection is not read on before they have gone out: a short
-# request (SCANDUMP) may have a reply of 16 MiB.
+# request (DUMP) may have a reply of 4 MiB.
 MAX_PENDING_REPLIES = 1 << 20
 MAX_STRANGER_BYTES = 64 << 10  # of a request by a client that has yet to log in
 MAX_UNREAD_CHUNKS = 4  # that come while the log is written, before no more is read

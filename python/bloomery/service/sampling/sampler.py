@@ -128,7 +128,9 @@ class Sampler:
         since = now - self._keep()[RAW] if since is None else since
         until = float("inf") if until is None else until
         if span is None:
-            reach = [one for one, keep in self._keep().items() if keep and now - since <= keep]
+            reach = [
+                seconds for seconds, keep in self._keep().items() if keep and now - since <= keep
+            ]
             span = reach[0] if reach else HOUR
         if span not in SPANS:
             raise errors.InvalidParameter(

@@ -11,7 +11,7 @@ import pytest
 from bloomery.errors import CorruptData
 from bloomery.integrations.parquet import read
 from bloomery.integrations.parquet.layout import ParquetLayout
-from bloomery.integrations.parquet.pages import rows_of_pages, taken
+from bloomery.integrations.parquet.pages import rows_of_pages, take_rows
 from unit.integrations.parquet.columns import pa, pq
 
 ROWS = 3000
@@ -150,4 +150,4 @@ def test_rows_of_chunks_that_cannot_be_put_together() -> None:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.zeros(long + short, np.uint8))]
     chunk = pa.Array.from_buffers(pa.string(), short + 1, buffers)
     table = pa.table({"text": pa.chunked_array([chunk, chunk])})
-    assert taken(table, np.array([short, 2 * short])).column(0).to_pylist() == ["\0", "\0"]
+    assert take_rows(table, np.array([short, 2 * short])).column(0).to_pylist() == ["\0", "\0"]

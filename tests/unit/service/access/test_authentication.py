@@ -28,7 +28,7 @@ def test_failures_elsewhere_lock_nobody_out(tmp_path: Path) -> None:
         access = Access(UserFile(tmp_path), say, note, remembered=0.0)
 
         async def log_in(password: str, address: str) -> str:
-            return (await access.log_in("ann", password, address, door="resp")).user.name
+            return (await access.log_in("ann", password, address, protocol="resp")).user.name
 
         assert await log_in(PASSWORD, "10.0.0.1") == "ann"
         others = [asyncio.ensure_future(log_in(f"{n}", f"10.0.1.{n}")) for n in range(100)]

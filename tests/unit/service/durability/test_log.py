@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +19,7 @@ from bloomery import errors
 from bloomery.service.durability.log import Log
 from bloomery.service.durability.log_reader import LogReader, Row
 from bloomery.service.durability.segment import segment_path, segments
+from limits import files_no_larger
 
 RECORDS = [(number % 3, 1, bytes([number % 256]) * 8 * (number % 50)) for number in range(300)]
 
@@ -89,22 +88,11 @@ def test_fsync_must_be_known(tmp_path: Path) -> None:
         Log(tmp_path, fsync="sometimes")  # type: ignore[arg-type]
 
 
-@contextlib.contextmanager
-def largest_file(nbytes: int) -> Iterator[None]:
-    """No file of this process may become larger."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_what_cannot_be_written_waits(tmp_path: Path) -> None:
     """A log that cannot be written keeps the records; they come first once it can."""
     log = Log(tmp_path)
     log.append(RECORDS[:1], 1.0)
-    with largest_file(8192):
+    with files_no_larger(8192):
         with pytest.raises(errors.LogUnavailable, match="wait until"):
             log.append([(1, 1, bytes(50_000)), (2, 1, b"12345678")], 2.0)
         with pytest.raises(errors.LogUnavailable, match="3 operations"):
@@ -272,7 +260,7 @@ def test_a_segment_that_cannot_be_closed_is_kept(tmp_path: Path) -> None:
     log.cut()
     log.append(RECORDS[:1], 2.0)
     wal = Path(f"{segment_path(tmp_path, 1)}-wal")
-    with largest_file(8192):
+    with files_no_larger(8192):
         log.sync()
         assert str(segment_path(tmp_path, 1)) in str(log.unfolded)
         assert log.unclosed
@@ -294,7 +282,7 @@ def test_a_log_that_cannot_be_closed_says_so(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         log = Log(folder)
         log.append([(1, 1, bytes(50_000))], 1.0)
-        with largest_file(8192):
+        with files_no_larger(8192):
             if pending:
                 with pytest.raises(errors.LogUnavailable):
                     log.append([(1, 1, bytes(50_000))], 2.0)

@@ -34,23 +34,22 @@ def test_a_restart_takes_what_was_read(tmp_path: Path, kind: str) -> None:
     """It is the same as without, and the log is replayed onto it."""
     server = Server(tmp_path)
     path = snapshot_of(server, kind)
-    assert (Preload(tmp_path).take(path) is None) == (kind == "bank")
+    assert (Preload(tmp_path).take()(path) is None) == (kind == "bank")
     preload = Preload(tmp_path)
     recovered = recover(tmp_path, preload=preload)
     assert recovered.problems == []
     assert_same(recovered.state, server.state)
-    assert preload.take(path) is None, "it was taken, or let go of"
+    assert preload.take()(path) is None, "it was taken"
 
 
 def test_another_file_is_not_taken_for_it(tmp_path: Path) -> None:
     """A snapshot that was written anew meanwhile is read itself."""
     path = snapshot_of(Server(tmp_path), "bloom")
-    preload = Preload(tmp_path)
-    preload._thread.join()
+    filter_of = Preload(tmp_path).take()
     copy = path.with_suffix(".copy")
     copy.write_bytes(path.read_bytes())
     os.replace(copy, path)
-    assert preload.take(path) is None
+    assert filter_of(path) is None
 
 
 def test_what_is_wrong_the_restart_says(tmp_path: Path) -> None:
@@ -60,9 +59,8 @@ def test_what_is_wrong_the_restart_says(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x55")
-    preload = Preload(server.data)
-    assert preload.take(path) is None
-    recovered = recover(server.data, preload=preload)
+    with Preload(server.data) as preload:
+        recovered = recover(server.data, preload=preload)
     assert any("cannot be used" in problem for problem in recovered.problems)
     assert_same(recovered.state, server.state)
     assert recover(tmp_path / "none", preload=Preload(tmp_path / "none")).state.filters == {}

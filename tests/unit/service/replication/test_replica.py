@@ -34,7 +34,7 @@ class Copy:
         payload = _native.pack_records(
             [(number, op, operations.fields(**fields) if fields else data)]
         )
-        (result,) = self.replica.apply(payload, self.ms)
+        (result,) = self.replica.apply(payload, self.ms).each
         return result
 
     def create(self, number: int, name: str, **settings: Any) -> None:

@@ -42,7 +42,7 @@ class KeyColumn:
 
     kind: str = "any"
     cast: str = ""  # the type of the array that keys are sent as
-    shown: str = ""  # its own type, for messages
+    type_name: str = ""  # its own type, for messages
 
     def all_words(self, keys: Sequence[Any], source: str) -> list[Any]:
         """The words of many keys."""
@@ -90,24 +90,25 @@ class KeyColumn:
             raise _padded(source)
 
     def _mismatch(self, what: str, source: str) -> InvalidSource:
-        held = f"is of type {self.shown}" if self.shown else "cannot hold that"
+        held = f"is of type {self.type_name}" if self.type_name else "cannot hold that"
         return InvalidSource(
             f"{source} was asked for {what}, and its key column {held}: ask with keys of the "
             "column's type, or give a query= that converts it; a source of a server has key-type"
         )
 
 
-def postgresql_column(type_code: int, shown: str, source: str) -> KeyColumn:
+def postgresql_column(type_code: int, type_name: str, source: str) -> KeyColumn:
     """The key column by the number and the name of its type."""
     kind, cast = _TYPES.get(type_code, ("", ""))
-    if not kind and shown.rpartition(".")[2] == "citext":
-        kind, cast = "text", shown
+    if not kind and type_name.rpartition(".")[2] == "citext":
+        kind, cast = "text", type_name
     if not kind:
         raise InvalidSource(
-            f"{source} has a key column of type {shown}, must be text, bytea, an integer, numeric, "
-            "uuid or a timestamp: give a query= that converts it, as in SELECT code::text, …"
+            f"{source} has a key column of type {type_name}, must be text, bytea, an integer, "
+            "numeric, uuid or a timestamp: give a query= that converts it, "
+            "as in SELECT code::text, …"
         )
-    return KeyColumn(kind, cast, shown)
+    return KeyColumn(kind, cast, type_name)
 
 
 def key_of(held: Any) -> Any:

@@ -135,8 +135,8 @@ class SqlLookup:
         nothing = _KEYS.sub("NULL", _IN.sub("= ANY(:keys)", self._query))
         with connection.execute(sa.text(nothing)) as rows:
             types: list[Any] = [column[1] for column in rows.cursor.description]
-        shown = connection.execute(
+        type_name = connection.execute(
             sa.text("SELECT format_type(CAST(:type AS oid), NULL)"), {"type": types[0]}
         ).scalar_one()
-        self._column = postgresql_column(types[0], str(shown), self.database.name)
+        self._column = postgresql_column(types[0], str(type_name), self.database.name)
         self._types = types

@@ -73,7 +73,7 @@ class SqlSource:
         def placed(name: str) -> str:
             return ".".join(map(quote, name.split(".")))
 
-        columns = [quote(one) for one in ([value] if isinstance(value, str) else value or [])]
+        columns = [quote(column) for column in ([value] if isinstance(value, str) else value or [])]
         place, column = placed(table), quote(key)
         query = f"SELECT {', '.join([column, *columns])} FROM {place} WHERE {column} IN :keys"
         self._lookup = SqlLookup(self._database, query, as_dict=isinstance(value, list))

@@ -46,7 +46,7 @@ def planned_bf(capacity: int, error_rate: float | str, shards: object) -> Config
 
 
 def create_bf(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
-    """Make a filter unless there is just such a one; FilterExists if there is another."""
+    """Make a filter, or leave an identical one as it is; FilterExists if there is another."""
     life = milliseconds(ttl)
     [[written, stored, remaining]] = yield [proposal(keys, wanted, life)]
     if parse.unknown(stored):

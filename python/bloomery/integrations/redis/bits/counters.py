@@ -80,9 +80,9 @@ def planned_counters(
     return Config("counting", header)
 
 
-def counters_of(keys: Keys, made: Flow[Config]) -> Flow[Counters]:
+def counters_of(keys: Keys, config: Flow[Config]) -> Flow[Counters]:
     """Return the counters of the filter whose configuration a flow makes or reads."""
-    return Counters(keys, (yield from made))
+    return Counters(keys, (yield from config))
 
 
 class Counters(BitStrings):

@@ -110,12 +110,12 @@ class Generations(FilterStore):
         self.count = config.generations
         self.error_rate = _native.parse_header(config.header, None)[1] * (self.count + 1)
         self.schedule = RotationSchedule(config.window / config.generations, config.generations)
-        self.hash = keys.other("generations")
+        self.hash = keys.beside("generations")
         self.known: KnownGenerations | None = None
 
     def name_of(self, number: int) -> bytes:
         """Return the name of a generation's string in Redis."""
-        return self.keys.other(f"bits:{number}")
+        return self.keys.beside(f"bits:{number}")
 
     def _gone(self) -> UnknownFilter:
         return UnknownFilter(
@@ -291,7 +291,7 @@ class Generations(FilterStore):
 
 
 def create_rotating(keys: Keys, config: Config, ttl: float | None) -> Flow[Generations]:
-    """Create a rotating filter, or open it if there is just such a one."""
+    """Create a rotating filter, or open it if an identical one is there."""
     stored = yield from create(keys, config, ttl)
     generations = Generations(keys, stored)
     if not stored.made:

@@ -41,7 +41,7 @@ def proposal(keys: Keys, wanted: Config, life: int | None) -> Ask:
 
 
 def create(keys: Keys, wanted: Config, ttl: float | None) -> Flow[Config]:
-    """Make a filter unless there is just such a one; FilterExists if there is another.
+    """Make a filter, or leave an identical one as it is; FilterExists if there is another.
 
     Whoever comes first writes the configuration, and others compare. Strings are made as long as
     they will be: a Redis that is full says so now, and one that is shorter later is known to have

@@ -53,7 +53,7 @@ class AsyncRedisCountingFilter(CountingProperties, AsyncBaseRedisFilter[Counters
         ttl: float | None = None,
         timeout: float = 5.0,
     ) -> Self:
-        """Make a filter, or open it if there is just such a one; FilterExists if it is another."""
+        """Make a filter, or open it if an identical one is there; FilterExists if it is another."""
         config = planned_counters(capacity, error_rate, counter_bits, hasher, seed)
         keys = Keys(name)
         return await cls._connect(redis, timeout, counters_of(keys, create(keys, config, ttl)))

@@ -51,7 +51,7 @@ class AsyncRedisRotatingFilter(RotatingProperties, AsyncBaseRedisFilter[Generati
         ttl: float | None = None,
         timeout: float = 5.0,
     ) -> Self:
-        """Make a filter, or open it if there is just such a one; FilterExists if it is another.
+        """Make a filter, or open it if an identical one is there; FilterExists if it is another.
 
         `capacity` is how many distinct keys come in a window. Each generation has room for all of
         them, since they may all come again in each; `per_generation` says that at most so many do.

@@ -61,7 +61,7 @@ class RedisFilter(PlainProperties, BaseRedisFilter[BitStrings | BfFilter]):
         backend: BackendChoice = "bits",
         timeout: float = 5.0,
     ) -> Self:
-        """Make a filter, or open it if there is just such a one; FilterExists if it is another.
+        """Make a filter, or open it if an identical one is there; FilterExists if it is another.
 
         `ttl`: it ends after so many seconds. `shards`: in how many strings, which a cluster spreads
         over its nodes; `auto`: as few as can be. `backend`: `bits` of ours in strings, `bf`:

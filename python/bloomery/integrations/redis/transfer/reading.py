@@ -20,7 +20,6 @@ from bloomery.storage import memory
 
 if TYPE_CHECKING:
     from bloomery.integrations.redis.bits.strings import BitStrings
-    from bloomery.integrations.redis.wire.link import Link
 
 Progress: TypeAlias = "Callable[[int, int], object]"
 Chunk: TypeAlias = "tuple[int, int, int]"  # a shard, where in its string, how many bytes
@@ -97,16 +96,6 @@ def filling(
             done += count
         if progress is not None:
             progress(done, total)
-
-
-def read_into(
-    link: Link,
-    strings: BitStrings,
-    write: Callable[[int, bytes], object],
-    progress: Progress | None = None,
-) -> None:
-    """As `filling`, in the caller's thread."""
-    link.run(filling(strings, write, progress))
 
 
 def copying(strings: BitStrings, progress: Progress | None = None) -> Flow[Any]:

@@ -250,7 +250,7 @@ class _Writes:
         """Add or remove these keys; raises at a key that is refused."""
         operation = partial(self._operation, self._name, keys)  # in one turn: it is logged as one
         commands = self._context.commands
-        done, refusal = await commands.again(partial(commands.run, self._name, operation))
+        done, refusal = await commands.run([self._name], operation)
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")

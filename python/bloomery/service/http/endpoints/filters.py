@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Request, Response
@@ -11,7 +10,7 @@ from fastapi import Body, Query, Request, Response
 from bloomery import errors, names
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
-from bloomery.service.commands import check_name
+from bloomery.service.commands import Commands, check_name
 from bloomery.service.domain.deferral import LARGE
 from bloomery.service.domain.state import Entry
 from bloomery.service.http import models, problems
@@ -117,7 +116,6 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
     context = context_of(request)
     await context.background.unlocked(name)
     commands = commands_of(request)
-    fields = changes.model_fields_set
     commands.find(name)
     to = None
     if changes.name is not None:
@@ -126,20 +124,29 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
         check_name(to)
         if to != name and commands.engine.find(to) is not None:
             raise errors.FilterExists("there is a filter of the new name already")
-    policy = changes.model_dump(include=POLICY & fields)
-    if policy:
-        await commands.again(partial(commands.adjust, name, **policy))
-    if "source" in fields:
-        await commands.again(partial(commands.bind, name, changes.source))
-    if "expires_at" in fields:
-        await commands.again(partial(commands.expire, name, changes.expires_at))
-    there = commands.engine.find(name) is not None
-    if to is not None and there:
-        await commands.again(partial(commands.rename, name, to))
+    there = await apply_to_filters(request, lambda _: _change(commands, name, changes, to), name)
     await context.group_commit.logged()
     return (
         ApiResponse(await filter_info(context, to or name)) if there else Response(status_code=204)
     )
+
+
+async def _change(
+    commands: Commands, name: bytes, changes: models.Changes, to: bytes | None
+) -> bool:
+    """Do what was asked for; False if the filter is gone by it."""
+    fields = changes.model_fields_set
+    policy = changes.model_dump(include=POLICY & fields)
+    if policy:
+        await commands.adjust(name, **policy)
+    if "source" in fields:
+        await commands.bind(name, changes.source)
+    if "expires_at" in fields:
+        await commands.expire(name, changes.expires_at)
+    there = commands.engine.find(name) is not None
+    if to is not None and there:
+        await commands.rename(name, to)
+    return there
 
 
 @router.delete(

@@ -55,7 +55,9 @@ def _answering(operation: str) -> Any:
             answers = await commands.read(name, keys, strong)
         else:
             write = commands.add if operation == "add" else commands.remove
-            answers, refused = await commands.again(partial(commands.change, write, name, keys))
+            answers, refused = await commands.run(
+                [name], partial(commands.change, write, name, keys)
+            )
             refused = refused and commands.explain(name, refused)
             await context.group_commit.logged()
             if refused is not None or NO_ROOM in answers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal
 
 from fastapi import Request, Response
@@ -14,6 +13,7 @@ from bloomery.service.http.endpoints.keys import keys_in
 from bloomery.service.http.route import (
     ApiResponse,
     Name,
+    apply_to_filters,
     commands_of,
     context_of,
     does,
@@ -69,8 +69,8 @@ async def lookup(
     body = await bodies.read(context_of(request), request.scope, request.receive)
     keys, single = await keys_in(body)
     strong = None if consistency is None else consistency == "strong"
-    found = await commands_of(request).lookup(name, keys, strong)
-    rows = [answers.for_json(answer) for answer in found]
+    looked_up = await commands_of(request).lookup(name, keys, strong)
+    rows = [answers.for_json(answer) for answer in looked_up]
     return ApiResponse(rows[0] if single else {"answers": rows})
 
 
@@ -94,6 +94,5 @@ async def forget(request: Request, name: Name) -> Response:
     bodies.require_json(request.scope)
     body = await bodies.read(context_of(request), request.scope, request.receive)
     keys, _ = await keys_in(body)
-    commands = commands_of(request)
-    await commands.again(partial(commands.forget, name, keys))
+    await apply_to_filters(request, lambda commands: commands.forget(name, keys), name)
     return Response(status_code=204)

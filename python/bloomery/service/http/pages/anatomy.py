@@ -27,7 +27,7 @@ def anatomy(filter: Any) -> dict[str, Any]:
     kind, of, parts, named = filter.kind, "bits", list[dict[str, Any]](), ""
     if kind == "bank":
         return {"cells": [], "of": of, "sampled": 1.0, "parts": parts, "named": named}
-    sections = [memoryview(one).cast("B") for one in internals.sections(filter)]
+    sections = [memoryview(section).cast("B") for section in internals.sections(filter)]
     if kind in _TABLES:
         of, table = "slots", _SlotTable.of(filter)
         cells, sampled = _heat_of_slots(sections[0], table)
@@ -160,9 +160,9 @@ class _SlotTable(NamedTuple):
         if self.per_pair == 8:
             tag = hash >> (64 - self.tag_bits) or 1
             turned = (hash << self.tag_bits | hash >> (64 - self.tag_bits)) & _MASK
-            one = turned * self.buckets >> 64
+            first = turned * self.buckets >> 64
             odd = ((tag * _GOLDEN & _MASK) * self.buckets >> 64) | 1
-            for bucket in (one, (odd - one) % self.buckets):
+            for bucket in (first, (odd - first) % self.buckets):
                 yield bucket, lambda value: value == tag
             return
         tag, level = hash & ((1 << self.tag_bits) - 1), self.buckets.bit_length() - 1

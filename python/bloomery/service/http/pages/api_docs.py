@@ -83,13 +83,14 @@ def _row(method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
         "path": path,
         "what": operation.get("description", operation.get("summary", "")),
         "role": None if wanted is None else wanted.role.name.lower(),
-        "parameters": [_parameter(one) for one in operation.get("parameters", [])],
+        "parameters": [_parameter(parameter) for parameter in operation.get("parameters", [])],
         "bodies": list(content),
         "fields": _fields(content.get(JSON, {}).get("schema", {})),
         "example": json.dumps(EXAMPLES[name]) if name in EXAMPLES else "",
         "runs": not content or JSON in content,
         "answers": [
-            (status, one.get("description", "")) for status, one in operation["responses"].items()
+            (status, response.get("description", ""))
+            for status, response in operation["responses"].items()
         ],
     }
 

@@ -64,8 +64,8 @@ class Board:
         ordered = [*known, *(row for row in keyed if row[0] is None)]  # what is not known is last
         pages = max(1, -(-len(ordered) // ROWS))
         page = min(page, pages)
-        shown = ordered[(page - 1) * ROWS : page * ROWS]
-        rows = [self.row(entry) for _, entry in shown]
+        on_page = ordered[(page - 1) * ROWS : page * ROWS]
+        rows = [self.row(entry) for _, entry in on_page]
         value = {"rows": rows, "number": len(ordered), "page": page, "pages": pages}
         return self._keep(asked, value)
 

@@ -40,7 +40,7 @@ def page(path: str, operation: str = "look") -> Callable[[Show], Show]:
     logged in is led to the form first; "connect" is for everybody."""
 
     def enter(show: Show) -> Show:
-        async def shown(request: Request) -> Response:
+        async def respond(request: Request) -> Response:
             require_dashboard(request)
             user = None
             try:
@@ -57,7 +57,7 @@ def page(path: str, operation: str = "look") -> Callable[[Show], Show]:
                 values = {"title": problems.phrase(status), "detail": str(problem)}
                 return render(request, "problem.html", user, status, **values)
 
-        routes.append(Route(path, shown, methods=["GET"], include_in_schema=False))
+        routes.append(Route(path, respond, methods=["GET"], include_in_schema=False))
         return show
 
     return enter
@@ -85,7 +85,7 @@ def render(
     """
     settings = context_of(request).settings
     names = [values["raw_name"]] if "raw_name" in values else []
-    shown = {
+    context = {
         "user": user,
         "may": {operation: allowed(user, operation, *names) for operation in OPERATIONS},
         "has_users": context_of(request).access.required,
@@ -95,7 +95,7 @@ def render(
         "version": __version__,
         "settings": settings,
     }
-    text = _environment().get_template(template).render(shown | values)
+    text = _environment().get_template(template).render(context | values)
     return HTMLResponse(text, status)
 
 

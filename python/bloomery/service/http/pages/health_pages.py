@@ -74,7 +74,9 @@ def _server(
         "memory_limit": parts.settings.maxmemory or None,
         "connections": figures.connections,
         "commands": sum(figures.commands.values()),
-        "latency": {door: _quantiles(one) for door, one in figures.latency.items()},
+        "latency": {
+            protocol: _quantiles(histogram) for protocol, histogram in figures.latency.items()
+        },
         "tls_expires": figures.tls_expires,
     }
 
@@ -110,11 +112,11 @@ def _quantiles(histogram: _native.Histogram) -> dict[str, float | None]:
     bounds, counts, _ = histogram.read()
     sums = list(accumulate(counts))
     ends = [*bounds, None]
-    found = {
+    quantiles = {
         name: next((ends[at] for at, total in enumerate(sums) if total >= share * sums[-1]), None)
         for name, share in (("half", 0.5), ("most", 0.99))
     }
-    return found if sums and sums[-1] else dict.fromkeys(found)
+    return quantiles if sums and sums[-1] else dict.fromkeys(quantiles)
 
 
 @data.get(f"{PAGES}data/audit", openapi_extra=does("server"), include_in_schema=False)
@@ -132,9 +134,9 @@ def _tail(path: Path, limit: int) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     lines = []
-    for one in reversed(raw):
+    for line in reversed(raw):
         try:
-            lines.append(json.loads(one))
+            lines.append(json.loads(line))
         except ValueError:  # the first may be cut
             continue
         if len(lines) == limit:

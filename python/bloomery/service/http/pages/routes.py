@@ -26,7 +26,9 @@ async def _home(request: Request) -> Response:
 
 # Each enters its pages as it is imported; those that fetch figures have a router of `data` too.
 _MODULES = (filter_pages, planner, playground, health_pages, api_docs, session)
-_ROUTERS = [router for one in _MODULES if isinstance(router := vars(one).get("data"), APIRouter)]
+_ROUTERS = [
+    router for module in _MODULES if isinstance(router := vars(module).get("data"), APIRouter)
+]
 ALL: list[BaseRoute] = [
     Route("/", _home, methods=["GET"], include_in_schema=False),
     Route(f"{PAGES}static/{{digest}}/{{file}}", assets.send, include_in_schema=False),

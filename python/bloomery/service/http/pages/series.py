@@ -25,10 +25,10 @@ async def series(parts: Parts, entry: Entry, seconds: int) -> dict[str, list[Any
     since = parts.engine.state.now - seconds
     rows: list[dict[str, Any]] = []
     for span in spans:
-        found = await parts.sampler.samples(entry, since, None, span, _LIMIT)
-        rows += found
-        if found:
-            since = found[-1]["at"] + max(span, 0.001)
+        samples = await parts.sampler.samples(entry, since, None, span, _LIMIT)
+        rows += samples
+        if samples:
+            since = samples[-1]["at"] + max(span, 0.001)
     points = _thinned(rows)
     return {name: [point[name] for point in points] for name in COLUMNS}
 

@@ -37,7 +37,7 @@ async def _log_in(request: Request) -> Response:
     name, word = _credentials(bodies.parse_plain(body))
     address = request.client.host if request.client else ""
     try:
-        login = await context.access.log_in(name, word, address, door="http")
+        login = await context.access.log_in(name, word, address, protocol="http")
     except errors.NotLoggedIn as problem:
         raise NoSession(str(problem)) from None
     _end_session(request)

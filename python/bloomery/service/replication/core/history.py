@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 from bloomery.service.replication.core.entries import Mark, Placed
 
-MOST_BYTES = 64 << 20
+_MOST_BYTES = 64 << 20
 
 
 class History:
     """Where this node is in the log, and the entries before that, as many as are kept."""
 
-    def __init__(self, last: Placed | None, most: int, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, last: Placed | None, most: int) -> None:
         """`last`: the entry that a loaded snapshot ends with; None: nothing was applied yet. No
-        more than so many entries are kept, and payloads of so many bytes."""
+        more than `most` entries are kept, and no more than 64 MiB of payloads."""
         self.at: Mark | None = None
-        self._most, self._most_bytes = most, most_bytes
+        self._most = most
         self._bytes = 0
         self._recent: deque[Placed] = deque()
         if last is not None:
@@ -30,7 +30,7 @@ class History:
         self._recent.append(placed)
         self._bytes += len(placed.entry.payload)
         recent = self._recent
-        while len(recent) > self._most or (self._bytes > self._most_bytes and len(recent) > 1):
+        while len(recent) > self._most or (self._bytes > _MOST_BYTES and len(recent) > 1):
             self._bytes -= len(recent.popleft().entry.payload)
 
     @property

@@ -89,16 +89,18 @@ class Ledger:
     def _pass_time(self, now_ms: int) -> None:
         self.now_ms = now_ms
         oldest = now_ms - self.forget_ms
-        self.members = {node: one for node, one in self.members.items() if one.heard >= oldest}
+        self.members = {
+            node: member for node, member in self.members.items() if member.heard >= oldest
+        }
 
     def oldest_version(self, now_ms: int) -> int:
         """The lowest version of the members that are there."""
-        return min((one.version for one in self.present(now_ms).values()), default=1)
+        return min((member.version for member in self.present(now_ms).values()), default=1)
 
     def present(self, now_ms: int) -> dict[bytes, Member]:
         """The members that are there."""
         since = now_ms - self.absent_ms
-        return {node: one for node, one in self.members.items() if one.heard >= since}
+        return {node: member for node, member in self.members.items() if member.heard >= since}
 
     def last_op(self, node: bytes) -> int:
         """The number of a node's last operation in the log."""
@@ -107,8 +109,8 @@ class Ledger:
     def to_bytes(self) -> bytes:
         """Return it as snapshots have it."""
         members = {
-            node.hex(): (one.version, one.op, one.heard, one.since, one.about.hex())
-            for node, one in sorted(self.members.items())
+            node.hex(): (member.version, member.op, member.heard, member.since, member.about.hex())
+            for node, member in sorted(self.members.items())
         }
         saved = {
             "absent_ms": self.absent_ms,

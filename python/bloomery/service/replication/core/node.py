@@ -331,7 +331,7 @@ class ReplicationCore:
             self._targets.append((end.position, sent))
         at = self.history.at
         reached = [since for position, since in self._targets if at and position <= at.position]
-        self._targets = [one for one in self._targets if not at or one[0] > at.position]
+        self._targets = [target for target in self._targets if not at or target[0] > at.position]
         if reached:
             self._fresh = max(*reached, self._fresh or 0.0)
             if self._reloaded:
@@ -445,11 +445,13 @@ class ReplicationCore:
         # What is repeated after a loss was acknowledged: it waits, however long that is.
         if write is not None and not write.unanswered and write.deadline < math.inf:
             self.writes.queue.remove(write)
-            told = [one.request for one in (write, *write.riders) if one.request is not None]
+            requests = [
+                pending.request for pending in (write, *write.riders) if pending.request is not None
+            ]
             if self.options.confirm:  # strong reads wait for an entry too
-                told += [request for request, _ in self._strong]
+                requests += [request for request, _ in self._strong]
                 self._strong.clear()
-            for request in told:
+            for request in requests:
                 self._actions.append(m.Refuse(request, event.reason, True, True))
 
     def _applied_own(self, entry: LogEntry, verdict: Verdict, outcome: Any) -> None:
@@ -488,7 +490,9 @@ class ReplicationCore:
         if write is None or write.outcome is None or write not in self.writes.queue:
             return
         if self.options.confirm:
-            confirmed = [write.confirmed[one] for one in write.applied & write.confirmed.keys()]
+            confirmed = [
+                write.confirmed[attempt] for attempt in write.applied & write.confirmed.keys()
+            ]
             if not confirmed:
                 return
             self._confirmed = max(*confirmed, self._confirmed or 0.0)
@@ -497,9 +501,9 @@ class ReplicationCore:
             self.writes.retain(write.op, write.payload, self._now)
         for rider in write.riders:
             self.writes.retain(0, rider.payload, self._now)
-        for one in (write, *write.riders):
-            if one.request is not None and one.outcome is not None:
-                self._actions.append(m.Reply(one.request, one.outcome[0]))
+        for pending in (write, *write.riders):
+            if pending.request is not None and pending.outcome is not None:
+                self._actions.append(m.Reply(pending.request, pending.outcome[0]))
 
     def _resolve(self) -> None:
         """Answer strong reads that came before this copy was last known to be current."""
@@ -509,7 +513,7 @@ class ReplicationCore:
         for request, arrived in self._strong:
             if arrived <= current:
                 self._actions.append(m.Answer(request))
-        self._strong = [one for one in self._strong if one[1] > current]
+        self._strong = [read for read in self._strong if read[1] > current]
 
     def _expire(self) -> None:
         """Tell those who waited for too long."""
@@ -519,7 +523,7 @@ class ReplicationCore:
         for request, arrived in self._strong:
             if arrived <= since:
                 self._actions.append(m.Refuse(request, "Redis did not answer in time", True))
-        self._strong = [one for one in self._strong if one[1] > since]
+        self._strong = [read for read in self._strong if read[1] > since]
 
     def _refuse(self, write: PendingWrite, reason: str, untouched: bool = False) -> None:
         if write.request is not None:

@@ -20,4 +20,4 @@ class Replica(Protocol):
         them: what adds keys or makes filters; None if there are none."""
 
     def pass_time(self, now_ms: int) -> None:
-        """Let what is over by this time be over: TTLs, windows."""
+        """Expire and rotate what is due by this time: TTLs, windows."""

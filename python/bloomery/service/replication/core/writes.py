@@ -82,9 +82,9 @@ class WriteQueue:
         for write in late:
             self.queue.remove(write)
             self.unchanged += write.riders
-        for some in (self.unchanged, *(write.riders for write in self.queue)):
-            late += [write for write in some if write.deadline <= now]
-            some[:] = [write for write in some if write.deadline > now]
+        for writes in (self.unchanged, *(write.riders for write in self.queue)):
+            late += [write for write in writes if write.deadline <= now]
+            writes[:] = [write for write in writes if write.deadline > now]
         return late
 
     def forget_outcomes(self) -> None:

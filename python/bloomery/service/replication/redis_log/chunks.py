@@ -25,6 +25,7 @@ from bloomery.service.replication.redis_log.layout import (
 )
 
 _TTL = 3600  # seconds; more than any snapshot takes to be written
+_TIMEOUT = 10.0  # seconds that Redis has for an answer
 _AHEAD = 3  # chunks that are asked for before they are wanted
 _LONGEST_DESCRIPTION = 100
 
@@ -34,19 +35,13 @@ class SnapshotDamaged(errors.CorruptData):
 
 
 def write_chunks(
-    url: str,
-    prefix: str,
-    id: bytes,
-    parts: Iterable[bytes | bytearray | memoryview],
-    *,
-    ttl: int = _TTL,
-    timeout: float = 10.0,
+    url: str, prefix: str, id: bytes, parts: Iterable[bytes | bytearray | memoryview]
 ) -> int:
     """Write a snapshot's bytes, given in parts of any size; return how many. StoreUnavailable if
     Redis does not answer, StoreRefused if it is full or otherwise unwilling."""
     keys = LogKeys(prefix)
     number, size, checksum = 0, 0, 0
-    with _client(url, keys, timeout) as client, _connection(client, keys) as connection:
+    with _client(url, keys, _TIMEOUT) as client, _connection(client, keys) as connection:
         try:
             for data in _chunks(parts):
                 if number == MOST_CHUNKS:
@@ -54,18 +49,20 @@ def write_chunks(
                 head = CHUNK_HEAD.pack(chunk_checksum(id, number, data))
                 # Not packed by redis-py, which copies: half of the processor time went there.
                 name, length = keys.part(id, number), len(head) + len(data)
-                command = (len(name), name, len(b"%d" % ttl), ttl, length, head)
+                command = (len(name), name, len(b"%d" % _TTL), _TTL, length, head)
                 before = b"*4\r\n$5\r\nSETEX\r\n$%d\r\n%s\r\n$%d\r\n%d\r\n$%d\r\n%s" % command
                 connection.send_packed_command([before, data, b"\r\n"], check_health=False)
                 connection.read_response()
                 number, size = number + 1, size + len(data)
                 checksum = zlib.crc32(head, checksum)
             client.set(
-                keys.description(id), SnapshotDescription(number, size, checksum).to_bytes(), ex=ttl
+                keys.description(id),
+                SnapshotDescription(number, size, checksum).to_bytes(),
+                ex=_TTL,
             )
         except BaseException:
             # A Redis that is full would keep what nobody reads for an hour.
-            _drop(client, [keys.part(id, one) for one in range(number + 1)])
+            _drop(client, [keys.part(id, part) for part in range(number + 1)])
             raise
     return size
 
@@ -76,7 +73,9 @@ def _drop(client: Any, names: list[bytes]) -> None:
             client.unlink(name)
 
 
-def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> Iterator[memoryview]:
+def read_chunks(
+    url: str, prefix: str, id: bytes, *, timeout: float = _TIMEOUT
+) -> Iterator[memoryview]:
     """Read a snapshot's bytes, each chunk verified. SnapshotDamaged if some are missing or others
     (also after the first have been returned: what they made is worth nothing then);
     StoreUnavailable if Redis does not answer."""
@@ -95,12 +94,12 @@ def read_chunks(url: str, prefix: str, id: bytes, *, timeout: float = 10.0) -> I
             raise SnapshotDamaged("a snapshot's chunks are missing, or not as long as they were")
         checksum = 0
         for number, chunk in enumerate(_values(client, keys, names, sizes)):
-            found = memoryview(chunk)[CHUNK_HEAD.size : sizes[number]]
+            body = memoryview(chunk)[CHUNK_HEAD.size : sizes[number]]
             head = bytes(chunk[: CHUNK_HEAD.size])
-            if CHUNK_HEAD.pack(chunk_checksum(id, number, found)) != head:
+            if CHUNK_HEAD.pack(chunk_checksum(id, number, body)) != head:
                 raise SnapshotDamaged(f"the checksum of a snapshot's chunk {number} is wrong")
             checksum = zlib.crc32(head, checksum)
-            yield found
+            yield body
         if checksum != whole.checksum:
             raise SnapshotDamaged("a snapshot's chunks are not those that it was described by")
 

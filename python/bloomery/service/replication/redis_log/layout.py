@@ -82,9 +82,9 @@ def position(text: object) -> Position:
     if isinstance(text, bytes) and len(text) <= 41:
         ms, dash, seq = text.partition(b"-")
         if dash and ms.isdigit() and seq.isdigit():
-            found = Position(int(ms), int(seq))
-            if max(found) <= _LARGEST:
-                return found
+            position = Position(int(ms), int(seq))
+            if max(position) <= _LARGEST:
+                return position
     raise errors.CorruptData("the shared log has an entry without a position")
 
 
@@ -117,11 +117,11 @@ def placed(at: object, data: object) -> Placed:
 
 def manifest_bytes(manifest: Manifest) -> bytes:
     """Return a manifest as Redis holds it."""
-    ids = b"".join([one.id.hex().encode() for one in manifest.snapshots])
+    ids = b"".join([snapshot.id.hex().encode() for snapshot in manifest.snapshots])
     parts = [bytes([len(manifest.snapshots)]), ids]
-    for one in manifest.snapshots:
-        entry = one.last.entry.to_bytes()
-        parts += [_SNAPSHOT.pack(*one.last.position, one.count, len(entry)), entry]
+    for snapshot in manifest.snapshots:
+        entry = snapshot.last.entry.to_bytes()
+        parts += [_SNAPSHOT.pack(*snapshot.last.position, snapshot.count, len(entry)), entry]
     body = b"".join(parts)
     return _HEAD.pack(_MANIFEST, zlib.crc32(body)) + body
 
@@ -172,10 +172,10 @@ class SnapshotDescription:
         body = _body(data, _DESCRIPTION, "description of a snapshot")
         if len(body) != _PARTS.size:
             raise errors.CorruptData("the description of a snapshot cannot be read")
-        found = cls(*_PARTS.unpack(body))
-        if found.chunks > MOST_CHUNKS or found.size > found.chunks * CHUNK:
+        parts = cls(*_PARTS.unpack(body))
+        if parts.chunks > MOST_CHUNKS or parts.size > parts.chunks * CHUNK:
             raise errors.CorruptData("the description of a snapshot names impossible sizes")
-        return found
+        return parts
 
 
 def chunk_checksum(id: bytes, number: int, data: bytes | memoryview) -> int:
@@ -186,8 +186,8 @@ def chunk_checksum(id: bytes, number: int, data: bytes | memoryview) -> int:
 def _body(data: bytes, kind: bytes, what: str) -> bytes:
     if len(data) <= _HEAD.size:
         raise errors.CorruptData(f"the {what} is cut off")
-    found, checksum = _HEAD.unpack_from(data)
-    if found != kind:
+    written_kind, checksum = _HEAD.unpack_from(data)
+    if written_kind != kind:
         raise errors.CorruptData(f"the {what} is none, or of another version of bloomery")
     body = data[_HEAD.size :]
     if zlib.crc32(body) != checksum:

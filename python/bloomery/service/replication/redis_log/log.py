@@ -98,9 +98,9 @@ class RedisLog:
             self.problem, self.unwilling = f"Redis at {self.place}: {problem}", False
             return m.Failed(action.ref)
         except _ErrorReply as problem:
-            found = _UNWILLING.search(str(problem))
-            why = "refused" if found is None else _REMEDIES[found[0]]
-            self.problem, self.unwilling = f"Redis at {self.place} {why}: {problem}", bool(found)
+            refusal = _UNWILLING.search(str(problem))
+            why = "refused" if refusal is None else _REMEDIES[refusal[0]]
+            self.problem, self.unwilling = f"Redis at {self.place} {why}: {problem}", bool(refusal)
             if isinstance(action, m.Append) and self.unwilling:
                 return m.Refused(action.ref, self.problem)
             return m.Failed(action.ref)
@@ -117,7 +117,7 @@ class RedisLog:
                 return m.Done(action.ref, await self._put_back(action))
             case m.ReadManifest():
                 command = (b"GETRANGE", self._keys.manifest, 0, MOST_MANIFEST)
-                data = await self._one(self._reads, command)
+                data = await self._ask(self._reads, command)
                 return m.ManifestRead(action.ref, read_manifest(data) if data else None)
             case m.SwapManifest():
                 return m.Done(action.ref, await self._swap(action))
@@ -144,7 +144,7 @@ class RedisLog:
             read = (b"XREAD", b"COUNT", 1, b"BLOCK", block, b"STREAMS", self._keys.log, position)
             first = (read,)
         reply, role = await self._script(
-            link, scripts.FETCH, self._asked(action.after), first, (b"ROLE",), longer
+            link, scripts.FETCH, self._position_arguments(action.after), first, (b"ROLE",), longer
         )
         self._check_role(role)
         return _fetched(action.ref, action.after, reply)
@@ -159,7 +159,7 @@ class RedisLog:
         entry = action.entry.to_bytes()
         if len(entry) > MOST_ENTRY:
             return m.Refused(action.ref, f"an entry of the log has at most {MOST_ENTRY} bytes")
-        arguments = (*self._asked(action.after), entry)
+        arguments = (*self._position_arguments(action.after), entry)
         replicated = True
         if self._min_replicas:
             wait = (b"WAIT", self._min_replicas, self._replica_ms)
@@ -169,7 +169,7 @@ class RedisLog:
             reply, _ = await self._script(self._writes, scripts.APPEND, arguments)
         kind = _kind(reply)
         if kind in (_UNMATCHED, _MATCHED):  # nothing was written, as far as a replica is concerned
-            self._check_role(await self._one(self._writes, (b"ROLE",)))
+            self._check_role(await self._ask(self._writes, (b"ROLE",)))
             return _fetched(action.ref, action.after, reply)
         entries = _entries(action.after, reply) if action.after is not None else ()
         complete = kind == _APPENDED
@@ -178,14 +178,14 @@ class RedisLog:
     async def _put_back(self, action: m.PutBack) -> bool:
         """Some megabytes at a time: each time the stream must end where the last left it."""
         end, batch, size = action.end, list[bytes](), 0
-        for number, one in enumerate(action.entries, 1):
-            batch += (written(one.position), one.entry.to_bytes())
+        for number, entry in enumerate(action.entries, 1):
+            batch += (written(entry.position), entry.entry.to_bytes())
             size += len(batch[-1])
             if size >= _MOST_BYTES or number == len(action.entries):
                 arguments = (written(end.position), tag(end), *batch)
                 if await self._run(self._writes, scripts.PUT_BACK, *arguments) != 1:
                     return False
-                end, batch, size = one.mark, [], 0
+                end, batch, size = entry.mark, [], 0
         return True
 
     async def _swap(self, action: m.SwapManifest) -> bool:
@@ -203,8 +203,8 @@ class RedisLog:
 
     # Commands.
 
-    def _asked(self, after: Mark | None) -> tuple[bytes | int, ...]:
-        """What FETCH and APPEND want to know."""
+    def _position_arguments(self, after: Mark | None) -> tuple[bytes | int, ...]:
+        """The arguments of FETCH and APPEND that say what this node has, and how much it takes."""
         if after is None:
             return b"", b"", *self._limits
         return written(after.position), tag(after), *self._limits
@@ -228,14 +228,14 @@ class RedisLog:
         replies = await link.ask(*first, (b"EVALSHA", script.sha, *rest), *behind, longer=longer)
         for reply in replies[: len(first)]:
             self._checked(reply)
-        found = replies[len(first)]
-        if isinstance(found, Exception) and str(found).startswith("NOSCRIPT"):
+        answer = replies[len(first)]
+        if isinstance(answer, Exception) and str(answer).startswith("NOSCRIPT"):
             # Redis does not have it yet, so nothing was done: once more, and with its text.
             replies = await link.ask((b"EVAL", script.text, *rest), *behind)
-            found = replies[0]
-        return self._checked(found), replies[-1]
+            answer = replies[0]
+        return self._checked(answer), replies[-1]
 
-    async def _one(self, link: LogLink, command: Command) -> Any:
+    async def _ask(self, link: LogLink, command: Command) -> Any:
         return self._checked((await link.ask(command))[0])
 
     def _checked(self, reply: Any) -> Any:
@@ -255,7 +255,7 @@ class RedisLog:
 
 
 def _named(manifest: m.Manifest) -> tuple[bytes, bytes]:
-    ids = b"".join([one.id.hex().encode() for one in manifest.snapshots])
+    ids = b"".join([snapshot.id.hex().encode() for snapshot in manifest.snapshots])
     return manifest_bytes(manifest), ids
 
 
@@ -275,8 +275,8 @@ def _fetched(ref: int, after: Mark | None, reply: Any) -> m.Fetched:
 def _entries(after: Mark | None, reply: list[Any]) -> tuple[Placed, ...]:
     """Return the entries of a reply. That of the mark, which scripts leave out if they find it, is
     one without contents: whoever has the mark has applied it."""
-    found = [placed(reply[n], reply[n + 1]) for n in range(3, len(reply) - 1, 2)]
+    entries = [placed(reply[n], reply[n + 1]) for n in range(3, len(reply) - 1, 2)]
     if after is not None and reply[0] != _UNMATCHED:
         stands_for = LogEntry(after.node, after.attempt, 0, Kind.BARRIER)
-        found.insert(0, Placed(after.position, stands_for))
-    return tuple(found)
+        entries.insert(0, Placed(after.position, stands_for))
+    return tuple(entries)

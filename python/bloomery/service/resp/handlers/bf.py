@@ -56,9 +56,13 @@ async def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
 async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
     name, *keys = words
     await asyncio.sleep(0)  # what follows is not done twice, however long it takes
-    await ensure_default(client, name)
     commands = client.context.commands
-    done, refused = await commands.change(commands.add, name, keys)
+
+    async def write() -> Outcome:
+        await ensure_default(client, name)
+        return await commands.change(commands.add, name, keys)
+
+    done, refused = await commands.run([name], write)
     replies = ArrayReply(client.protocol)
     async for part in batches(done):
         replies.extend(_replies((bytes(part), None)))

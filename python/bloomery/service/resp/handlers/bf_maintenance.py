@@ -182,7 +182,8 @@ async def _load_pieces(client: ClientState, name: bytes, position: int, data: by
     for start in range(there, len(data), limits.LOAD_PIECE_BYTES):
         piece = data[start : start + limits.LOAD_PIECE_BYTES]
         client.context.group_commit.join()
-        await commands.run(name, partial(commands.load, name, position + start, piece))
+        load = partial(commands.load, name, position + start, piece)
+        await client.context.background.run([name], load)
         await asyncio.sleep(0)
     return OK
 

@@ -64,7 +64,7 @@ async def make(
 
 
 async def ensure_default(client: ClientState, name: bytes) -> None:
-    """Have a filter for who adds to one that nobody may have reserved."""
+    """Make a filter of the default settings, unless there is one: to add to it."""
     settings = client.context.settings
     rate, size = settings.bf_error_rate, settings.bf_initial_size
     await ensure(

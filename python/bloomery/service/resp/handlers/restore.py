@@ -1,4 +1,5 @@
-"""DUMP and RESTORE: a small filter in one reply, and back. Large ones are for SCANDUMP."""
+"""DUMP and RESTORE: a small filter in one reply, and back. Large ones, for which others would wait,
+are for SCANDUMP."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.filters import SavedFilter
+from bloomery.service.domain.deferral import LARGE
 from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
 
-_MAX_BYTES = 4 << 20  # of a filter that is one reply: others wait for it
 _BAD_PAYLOAD = Failure("ERR DUMP payload version or checksum are wrong")
 
 
@@ -23,9 +24,9 @@ def dump(client: ClientState, words: list[bytes]) -> bytes | None:
         return None
     if entry.filter is None:
         raise Failure("ERR this filter is still being loaded")
-    if entry.filter.kind == "bank" or entry.filter.nbytes > _MAX_BYTES:
+    if entry.filter.kind == "bank" or entry.filter.nbytes > LARGE:
         raise Failure(
-            f"ERR DUMP takes filters of up to {_MAX_BYTES:,} bytes, and no banks: use "
+            f"ERR DUMP takes filters of up to {LARGE:,} bytes, and no banks: use "
             "BF.SCANDUMP or CF.SCANDUMP"
         )
     dumped: bytes = entry.filter.to_bytes()
@@ -54,10 +55,9 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
         checked = SavedFilter.from_bytes(payload)  # before anything is changed
     except errors.BloomeryError as problem:
         raise _BAD_PAYLOAD from problem
-    if checked.nbytes > _MAX_BYTES:
+    if checked.nbytes > LARGE:
         raise Failure(
-            f"ERR RESTORE takes filters of up to {_MAX_BYTES:,} bytes: use BF.LOADCHUNK or "
-            "CF.LOADCHUNK"
+            f"ERR RESTORE takes filters of up to {LARGE:,} bytes: use BF.LOADCHUNK or CF.LOADCHUNK"
         )
     del checked  # its memory is for the one that is kept
     if there:

@@ -52,7 +52,7 @@ def _log_in(client: ClientState, name: bytes | None, word: bytes) -> Awaitable[N
 
 
 async def _log_in_later(client: ClientState, name: str | None, word: str) -> None:
-    client.log_in(await client.context.access.log_in(name, word, client.host, door="resp"))
+    client.log_in(await client.context.access.log_in(name, word, client.host, protocol="resp"))
 
 
 def _log_in_without_users(name: bytes) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from benchmarks.settings import Record, Settings
 
-Steps = dict[str, Callable[[Settings], list[Record]]]
+Steps = dict[str, Callable[[Settings], Iterable[Record]]]
 Tables = dict[str, Callable[[list[Record]], str]]
 
 

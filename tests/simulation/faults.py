@@ -1,0 +1,56 @@
+"""What goes wrong in a simulation, how often, and the options of its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bloomery.service.replication.core.node import Options
+
+OPTIONS = Options(
+    max_lag=1.0,
+    write_timeout=1.2,
+    retry=0.05,
+    snapshot_retry=0.05,
+    settle=0.15,
+    retain=1000.0,
+    hello=1.0,
+    lease=1.0,
+    clock=0.4,
+    bootstrap=8.0,
+    snapshot_entries=12,
+    history_entries=200,
+)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How often each fault happens, in a second."""
+
+    crash: float = 0.1  # of a node
+    pause: float = 0.15
+    cut: float = 0.15
+    failover: float = 0.4
+    split: float = 0.3  # the share of failovers after which the old server still serves some
+    empty: float = 0.06
+    stall: float = 0.4  # of replication
+    damage: float = 0.2  # of a snapshot's chunks
+    lost: float = 0.02  # of a message, by chance
+    late: float = 0.02  # a request arrives long after its sender has given up
+    clock_jump: float = 0.2
+    clear: float = 0.04  # the share of requests that clear a filter
+    full: float = 0.0  # the share of appends that a full Redis refuses
+
+
+# What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
+OFTEN_LOST = Faults(failover=1.5, stall=1.5, crash=0.02)
+OFTEN_SPLIT = Faults(failover=1.2, split=1.0, stall=1.0, crash=0.02)
+OFTEN_CLEARED = replace(OFTEN_LOST, clear=0.1)
+OFTEN_CUT = Faults(cut=1.0, lost=0.1, late=0.1)
+OFTEN_PAUSED = Faults(pause=1.0)
+OFTEN_FULL = Faults(full=0.3, late=0.1, lost=0.1)
+OFTEN_DAMAGED = Faults(damage=2.0, crash=0.3)
+OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
+# Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
+# Nobody waits for others to put entries back: nodes have to load again more often.
+UNSETTLED = replace(OPTIONS, settle=0.0, snapshot_entries=6)
+SOON_FORGOTTEN = replace(OPTIONS, retain=0.2)
