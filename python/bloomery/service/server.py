@@ -168,6 +168,7 @@ class Server:
         # What is there stays: a collection that walks a million objects holds up everybody.
         gc.freeze()
         gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
+        gc.enable()  # the command has disabled it for the start
         self.loaded = True
 
     async def _has_users(self) -> bool:
