@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from benchmarks import busy
 from benchmarks.report import Column, table
 from benchmarks.service import servers
 from benchmarks.service.wire import Wire, key, packed
@@ -58,9 +59,10 @@ def run(settings: Settings) -> list[Record]:
         with _load(server.port, offered) as load, quiet():
             for when in _phases(wire, folder / "data" / "snapshots"):
                 progress.step(f"service: latency, {when.name}")
-                began = time.monotonic()
+                began, watch = time.monotonic(), busy.Watch()
                 samples, wall = _probe(asked, when.over)
-                records.append(_record(when.name, samples, wall, time.monotonic() - began))
+                record = _record(when.name, samples, wall, time.monotonic() - began)
+                records.append(record | {"others": watch.cores()})
         load |= {"capacity": capacity, "offered": offered}
         for record in records:
             record |= {"table": "latency", "filter_bytes": nbytes, "load": load}
@@ -186,15 +188,14 @@ def render(records: list[Record]) -> str:
         f"{load['errors']} errors, {load['left_out']:,} left out)"
     )
     titles = ("seconds", "probes", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "p99 on the wall, ms")
-    columns = [Column("when", left=True)]
-    columns += [Column(t) for t in titles]
+    columns = [Column("when", left=True), *map(Column, (*titles, "cores that others took"))]
     names = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "wall_p99_ms")
     rows = [
         [
             r["when"],
             f"{r['seconds']:.1f}",
             f"{r['probes']:,}",
-            *(f"{r[name]:.2f}" for name in names),
+            *(f"{r[name]:.2f}" for name in (*names, "others")),
         ]
         for r in records
     ]
