@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import select
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from benchmarks import busy
 from benchmarks.report import Column, table
 from benchmarks.service import servers
 from benchmarks.service.wire import Wire, key, packed
@@ -56,9 +59,10 @@ def run(settings: Settings) -> list[Record]:
         with _load(server.port, offered) as load, quiet():
             for when in _phases(wire, folder / "data" / "snapshots"):
                 progress.step(f"service: latency, {when.name}")
-                began = time.monotonic()
-                samples = _probe(asked, when.over)
-                records.append(_record(when.name, samples, time.monotonic() - began))
+                began, watch = time.monotonic(), busy.Watch()
+                samples, wall = _probe(asked, when.over)
+                record = _record(when.name, samples, wall, time.monotonic() - began)
+                records.append(record | {"others": watch.cores()})
         load |= {"capacity": capacity, "offered": offered}
         for record in records:
             record |= {"table": "latency", "filter_bytes": nbytes, "load": load}
@@ -121,33 +125,47 @@ def _load(port: int, rate: float) -> Iterator[Record]:
         process.wait()
 
 
-def _probe(wire: Wire, over: Callable[[], bool]) -> list[float]:
-    """Seconds of each request. One that had to wait for the reply to the last is counted from when
-    it should have been sent: a stall of the server meets as many probes as it would meet users."""
+def _probe(wire: Wire, over: Callable[[], bool]) -> tuple[list[float], list[float]]:
+    """Seconds of each request: without those in which this process had no processor to read the
+    reply, and with them. Requests are sent on time whether or not the last was answered, so that a
+    stall of the server meets as many of them as it would meet users; one that waited for the reply
+    to the last would measure its own queue wherever an answer takes as long as it pauses."""
     samples: list[float] = []
-    clock, number = time.perf_counter, 0
-    due = clock()
-    while number % 50 or not over():
-        request = packed(("BF.EXISTS", "big", key(number)))
-        pause = due - clock()
-        if pause > 0:
-            time.sleep(pause)
-            began = clock()  # the sleep's own lateness is not the server's
-        else:
-            began = due
-        wire.socket.sendall(request)
-        wire.reply()
-        samples.append(clock() - began)
-        due = began + EVERY
-        number += 1
-    return samples
+    wall: list[float] = []
+    sent: deque[tuple[float, float]] = deque()
+    clock, number, ending = time.perf_counter, 0, False
+    with Path("/proc/self/schedstat").open("rb", buffering=0) as file:
+
+        def waited() -> float:
+            """Seconds that this process was ready to run, and another one ran."""
+            file.seek(0)
+            return int(file.read().split()[1]) / 1e9
+
+        due = clock()
+        while not ending or sent:
+            if not ending and clock() >= due:
+                request = packed(("BF.EXISTS", "big", key(number)))
+                sent.append((clock(), waited()))
+                wire.socket.sendall(request)
+                number, due = number + 1, due + EVERY
+                ending = number % 50 == 0 and over()
+                continue
+            pause = LONGEST if ending else max(0.0, due - clock())
+            if not select.select([wire.socket], [], [], pause)[0]:
+                continue
+            for _ in range(wire.receive()):
+                began, before = sent.popleft()
+                wall.append(clock() - began)
+                samples.append(max(0.0, wall[-1] - (waited() - before)))
+    return samples, wall
 
 
-def _record(when: str, samples: list[float], seconds: float) -> Record:
+def _record(when: str, samples: list[float], wall: list[float], seconds: float) -> Record:
     samples.sort()
+    wall.sort()
 
-    def at(share: float) -> float:
-        return samples[min(len(samples) - 1, int(share * len(samples)))] * 1000
+    def at(share: float, of: list[float] = samples) -> float:
+        return of[min(len(of) - 1, int(share * len(of)))] * 1000
 
     return {
         "when": when,
@@ -157,6 +175,7 @@ def _record(when: str, samples: list[float], seconds: float) -> Record:
         "p99_ms": at(0.99),
         "p999_ms": at(0.999),
         "max_ms": at(1),
+        "wall_p99_ms": at(0.99, wall),
     }
 
 
@@ -168,14 +187,15 @@ def render(records: list[Record]) -> str:
         f"{load['capacity']:,.0f} it could answer, 80% BF.EXISTS, 20% BF.ADD, 50 connections; "
         f"{load['errors']} errors, {load['left_out']:,} left out)"
     )
-    columns = [Column("when", left=True)]
-    columns += [Column(t) for t in ("seconds", "probes", "p50 ms", "p99 ms", "p99.9 ms", "max ms")]
+    titles = ("seconds", "probes", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "p99 on the wall, ms")
+    columns = [Column("when", left=True), *map(Column, (*titles, "cores that others took"))]
+    names = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "wall_p99_ms")
     rows = [
         [
             r["when"],
             f"{r['seconds']:.1f}",
             f"{r['probes']:,}",
-            *(f"{r[name]:.2f}" for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")),
+            *(f"{r[name]:.2f}" for name in (*names, "others")),
         ]
         for r in records
     ]

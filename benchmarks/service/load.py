@@ -38,7 +38,7 @@ class Load:
         self.template = template(name)
         self.closed = math.isinf(rate)
         self.bursts = rate * TICK / BURST  # a tick
-        self.random = random.Random(4)
+        self.random = random.Random()  # other keys each time: one that is there is not logged
         self.sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
         self.poll = select.epoll()
         self.waiting = dict.fromkeys((one.fileno() for one in self.sockets), 0)

@@ -64,6 +64,19 @@ class Wire:
             raise value
         return value
 
+    def receive(self) -> int:
+        """How many whole replies there are, when some bytes have come; none may be an error."""
+        data = self.socket.recv(1 << 18)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._reader.feed(data)
+        count = 0
+        while (value := self._reader.gets()) is not False:
+            if isinstance(value, hiredis.ReplyError):
+                raise value
+            count += 1
+        return count
+
     def call(self, *words: Word) -> Any:
         self.send(*words)
         return self.reply()

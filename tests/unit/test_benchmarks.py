@@ -1,11 +1,15 @@
 """The benchmarks run; what they say about speed is for `make bench`."""
 
 import gc
+import itertools
 import json
 import os
+import queue
 import re
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,6 +208,52 @@ def test_service_runs_and_judges(tmp_path: Path) -> None:
     pauses = [r for r in records if r["table"] == "pauses"]
     assert len(pauses) > 20
     assert all(r["requests"] > 0 and r["read"] > 0 and r["write"] > 0 for r in pauses)
+
+
+def _answer_late(listener: socket.socket) -> None:
+    """Answer each request 30 ms after it came, but nothing for 0.3 s in the middle."""
+    client, _ = listener.accept()
+    due: queue.SimpleQueue[float | None] = queue.SimpleQueue()
+
+    def answer() -> None:
+        stalled = 0.0
+        for count in itertools.count(1):
+            if (at := due.get()) is None:
+                return
+            stalled = time.monotonic() + 0.3 if count == 50 else stalled
+            time.sleep(max(0.0, max(at, stalled) - time.monotonic()))
+            client.sendall(b":0\r\n")
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    while data := client.recv(1 << 16):
+        for _ in range(data.count(b"BF.EXISTS")):
+            due.put(time.monotonic() + 0.03)
+    due.put(None)
+    answering.join()
+    client.close()
+
+
+def test_a_probe_measures_the_server_and_not_its_own_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Replies that take longer than probes are apart take as long as they do, and no longer; and a
+    stall meets as many probes as there would be users."""
+    from benchmarks.service import latency
+    from benchmarks.service.wire import Wire
+
+    monkeypatch.setattr(latency, "EVERY", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=_answer_late, args=(listener,))
+        answering.start()
+        looks = itertools.count(1)
+        with Wire(listener.getsockname()[1]) as wire:
+            samples, wall = latency._probe(wire, lambda: next(looks) == 2)
+        answering.join()
+    assert len(samples) == len(wall) == 2 * 50
+    assert 0.03 <= sorted(wall)[50] < 0.5, "one behind the other, the last would wait for 2 s"
+    assert sum(one > 0.1 for one in wall) >= 10
+    assert all(one <= two for one, two in zip(samples, wall, strict=True))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 import bloomery
 from bloomery.extras import EXTRAS
-from conftest import missing
+from conftest import missing, require
 
 TREE = Path(__file__).resolve().parents[2]
 PACKAGE = TREE / "python" / "bloomery"
@@ -207,6 +207,17 @@ def test_import_brings_no_optional_package() -> None:
     assert not {name.partition(".")[0] for name in loaded} & set(EXTRAS)
     ours = {part_of(name) for name in loaded if name.partition(".")[0] == "bloomery"}
     assert ours <= _BASE | {"bloomery", "client", "filters", "json_keys", "names", "storage"}
+
+
+def test_a_server_starts_without_what_it_may_not_need() -> None:
+    """A restart waits for all imports: not for those of nodes, of migrations, of PostgreSQL."""
+    require("alembic")
+    program = "import sys; from bloomery.service.server import Server; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    loaded = done.stdout.decode().split()
+    assert "sqlalchemy" in loaded
+    nodes, postgresql = "bloomery.service.replication.", "sqlalchemy.dialects.postgresql"
+    assert [name for name in loaded if name.startswith(("alembic", nodes, postgresql))] == []
 
 
 def test_no_file_names_a_machine() -> None:

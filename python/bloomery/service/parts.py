@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bloomery import _native, errors
 from bloomery.service.access.audit import Audit
@@ -43,9 +43,10 @@ from bloomery.service.policy.webhook import Webhook
 from bloomery.service.registry.provisioner import Provisioner
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
-from bloomery.service.replication.node import Node
-from bloomery.service.replication.traffic import NodeTraffic
 from bloomery.service.sampling.sampler import Sampler
+
+if TYPE_CHECKING:
+    from bloomery.service.replication.node import Node
 
 _TELL_SECONDS = 5.0
 # What nodes keep of alerts that another node tells: until a node that died would be replaced.
@@ -110,7 +111,11 @@ class Parts:
         shared = node is not None and bool(settings.registry)
         self.publisher = Publisher(self.engine, registry, number, shared=shared)
         self.enforcer = PolicyEnforcer(self.engine, alerts, say)
-        traffic = None if node is None else NodeTraffic(settings, node)
+        traffic = None
+        if node is not None:  # imported by nodes alone, as `Node` is: 0.15 s of a start
+            from bloomery.service.replication.traffic import NodeTraffic
+
+            traffic = NodeTraffic(settings, node)
         self.sampler = Sampler(
             self.engine, self.group_commit, self.lookups, self.publisher, settings, say, traffic
         )

@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bloomery import __version__, errors
 from bloomery.service.access.shared_users import user_source
@@ -36,8 +36,10 @@ from bloomery.service.observe import logs
 from bloomery.service.observe.metrics import Metrics, ServerFigures
 from bloomery.service.parts import Parts, Shutdown
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.replication.node import Node
 from bloomery.service.resp.server import RespServer
+
+if TYPE_CHECKING:
+    from bloomery.service.replication.node import Node
 
 _DRAIN_SECONDS = 5.0
 _OLDEST = 1000  # collections of the younger objects, before the oldest are looked at too
@@ -145,6 +147,8 @@ class Server:
             self._open(recovered)
             self._loaded()
             return True
+        from bloomery.service.replication.node import Node  # 0.15 s that others need not wait for
+
         self.node = Node(self.settings, self.say, self.alerts, self._describe)
         self._open(Recovery(self.data, State(), 1, 0, 0, 0))
         started = asyncio.ensure_future(self.node.start())
@@ -164,6 +168,7 @@ class Server:
         # What is there stays: a collection that walks a million objects holds up everybody.
         gc.freeze()
         gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
+        gc.enable()  # the command has disabled it for the start
         self.loaded = True
 
     async def _has_users(self) -> bool:

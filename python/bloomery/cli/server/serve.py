@@ -1,7 +1,8 @@
 """`bloomery serve`: named filters over the Redis protocol and HTTP."""
 
+import gc
 from collections.abc import Coroutine
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 import typer
@@ -159,8 +160,13 @@ def serve(
     settings = loaded.require()
     from bloomery.service.durability.preload import Preload
 
-    # Begun before the server is imported, which takes about as long.
-    with nullcontext() if settings.store else Preload(settings.data) as preload:
+    with ExitStack() as stack:
+        # Until the filters are loaded: what is imported stays, and to look for garbage among it
+        # took a fifth of the time of the imports.
+        gc.disable()
+        stack.callback(gc.enable)
+        # Begun before the server is imported, which takes about as long.
+        preload = None if settings.store else stack.enter_context(Preload(settings.data))
         from bloomery.service.observe import logs
         from bloomery.service.server import Server
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic.util import CommandError
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bloomery import extras
@@ -53,11 +52,6 @@ class Database:
         try:
             with self._engine.execution_options(**{_READING: reading}).begin() as connection:
                 yield connection
-        except CommandError as failure:
-            raise RegistryUnavailable(
-                f"the registry at {self._place()} has a schema that this bloomery does not know "
-                f"({failure}): a newer one made it; run that, or give another database"
-            ) from None
         except SQLAlchemyError as failure:
             # Not the cause: it could show the URL.
             raise RegistryUnavailable(
