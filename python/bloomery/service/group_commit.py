@@ -20,8 +20,9 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Protocol, TypeVar, cast
 
 from bloomery import errors
@@ -37,7 +38,18 @@ _LARGE = 256 << 10  # bytes of a commit: writing more takes a millisecond and mo
 _WARY = 3.0  # seconds: then the thread does it for so long
 
 
-class CommitWaiter(Protocol):
+class TurnMember(Protocol):
+    """What is told of the end of a turn."""
+
+    @property
+    def members(self) -> Iterable[CommitWaiter]:
+        """What waits: itself, or several that `send` answers at once."""
+
+    def send(self) -> None:
+        """Let the replies go out."""
+
+
+class CommitWaiter(TurnMember, Protocol):
     """What waits for the end of a turn: a connection, with its replies."""
 
     @property
@@ -46,9 +58,6 @@ class CommitWaiter(Protocol):
 
     def hold(self) -> None:
         """Do nothing more until it is released: its replies so far wait for the log."""
-
-    def send(self) -> None:
-        """Let the replies go out."""
 
     def release(self, problem: errors.BloomeryError | None) -> None:
         """Let the replies go out, those to writes as errors if there is a problem; and go on."""
@@ -65,6 +74,11 @@ class _Waiter:
 
     def __init__(self, done: asyncio.Future[None]) -> None:
         self.done = done
+
+    @property
+    def members(self) -> tuple[CommitWaiter]:
+        """Itself."""
+        return (self,)
 
     def hold(self) -> None:
         """Do nothing: the coroutine waits anyway."""
@@ -86,6 +100,11 @@ class _Waiter:
             self.done.set_exception(problem)
 
 
+def waiters_of(turn: list[TurnMember]) -> Iterator[CommitWaiter]:
+    """Each of those that wait for the end of a turn."""
+    return chain.from_iterable(member.members for member in turn)
+
+
 async def _at_once() -> None:
     """Wait for nothing."""
 
@@ -97,7 +116,7 @@ class Turns:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._loop = asyncio.get_running_loop()
-        self._turn: list[CommitWaiter] = []
+        self._turn: list[TurnMember] = []
         self._begun = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
@@ -110,7 +129,7 @@ class Turns:
             self._begun = True
             self._loop.call_soon(self._end)
 
-    def join(self, waiter: CommitWaiter | None = None) -> None:
+    def join(self, waiter: TurnMember | None = None) -> None:
         """Be part of this turn; a new one begins if there is none."""
         if not self._begun:
             self._begin()
@@ -174,13 +193,14 @@ class GroupCommit(Turns):
         self._rows += self.engine.end()
         if not self.committing and not self._waiters and self._disk_is_quick() and self._is_small():
             problem = self._write_here()
-            for waiter in turn:
-                if problem is None:
-                    waiter.send()
-                else:
+            if problem is None:
+                for member in turn:
+                    member.send()
+            else:
+                for waiter in waiters_of(turn):
                     waiter.release(problem)
             return
-        for waiter in turn:
+        for waiter in waiters_of(turn):
             if waiter.wrote:
                 waiter.hold()
                 self._waiters.append(waiter)
