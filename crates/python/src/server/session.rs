@@ -90,6 +90,16 @@ impl Timing {
     }
 }
 
+/// What became of a chunk.
+pub struct TakenIn<'py> {
+    pub ended: Ended<'py>,
+    /// Bytes that waited before it, and after it.
+    pub before: usize,
+    pub after: usize,
+    /// Is there a reply to a write among the replies, or a write that was deferred?
+    pub wrote: bool,
+}
+
 /// What a chunk ended with.
 pub enum Ended<'py> {
     Nothing,
@@ -119,6 +129,14 @@ impl Inner {
         self.input.len() - self.start
     }
 
+    fn wrote(&self) -> bool {
+        !self.output.writes.is_empty() || !self.deferred.is_empty()
+    }
+
+    fn taken_in<'py>(&self, ended: Ended<'py>, before: usize) -> TakenIn<'py> {
+        TakenIn { ended, before, after: self.waiting(), wrote: self.wrote() }
+    }
+
     /// Forgets the replies, which go out.
     fn sent(&mut self, latency: &Histogram) {
         self.timing.end(latency, !self.deferred.is_empty());
@@ -137,13 +155,8 @@ impl Session {
         self.inner(py).held
     }
 
-    /// As `feed`; and how many bytes waited before it, and after it. `came`: when they did.
-    pub fn take_in<'py>(
-        &self,
-        py: Python<'py>,
-        fresh: &[u8],
-        came: Option<f64>,
-    ) -> (Ended<'py>, usize, usize) {
+    /// As `feed`. `came`: when it did.
+    pub fn take_in<'py>(&self, py: Python<'py>, fresh: &[u8], came: Option<f64>) -> TakenIn<'py> {
         let mut inner = self.inner(py);
         let before = inner.waiting();
         inner.last = came.unwrap_or(inner.last);
@@ -164,7 +177,7 @@ impl Session {
             if !buffered {
                 input.extend_from_slice(fresh);
             }
-            return (Ended::Nothing, before, inner.waiting());
+            return inner.taken_in(Ended::Nothing, before);
         }
         let view: &[u8] = if buffered { input } else { fresh };
         let mut at = if buffered { *start } else { 0 };
@@ -291,7 +304,7 @@ impl Session {
             input.drain(..*start);
             *start = 0;
         }
-        (ended, before, inner.waiting())
+        inner.taken_in(ended, before)
     }
 
     /// Sends the replies to a socket that does not block; false if it did not take all of them.
@@ -338,7 +351,7 @@ impl Session {
         data: &Bound<'py, PyBytes>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         // Not under the lock: to make a list may run Python code, a collection of garbage.
-        self.take_in(py, data.as_bytes(), None).0.told(py)
+        self.take_in(py, data.as_bytes(), None).ended.told(py)
     }
 
     /// Appends a reply; `write`: it must not go out if the log cannot be written.
@@ -409,8 +422,7 @@ impl Session {
     /// Is there a reply to a write among those, or one that was deferred?
     #[getter]
     fn wrote(&self, py: Python<'_>) -> bool {
-        let inner = self.inner(py);
-        !inner.output.writes.is_empty() || !inner.deferred.is_empty()
+        self.inner(py).wrote()
     }
 
     /// Bytes that came and are not yet done.

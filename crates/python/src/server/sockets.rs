@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyBytes;
 
-use crate::server::session::{Ended, Session};
+use crate::server::session::{Ended, Session, TakenIn};
 
 /// As much as is read at once, which others wait for.
 const CHUNK: usize = 256 << 10;
@@ -41,6 +41,17 @@ impl Client {
     fn send(&mut self, py: Python<'_>, socket: i64) -> bool {
         self.behind = !self.session.get().send(py, &mut &*stream(socket));
         !self.behind
+    }
+}
+
+impl Inner {
+    /// Sends the replies of those that were read. Those stay that have some left.
+    fn send(&mut self, py: Python<'_>) {
+        let Inner { clients, answered, .. } = self;
+        answered.retain(|socket| {
+            let client = clients.get_mut(socket);
+            client.is_some_and(|client| client.behind || !client.send(py, *socket))
+        });
     }
 }
 
@@ -90,16 +101,21 @@ impl Sockets {
 
     /// Reads from these sockets, at a time of the clock that idle clients are measured by, and does
     /// what came. Connections of which Python has to know; those whose commands wait, with what
-    /// came; and those at whose end, or with an error, somebody else must read.
+    /// came; those at whose end, or with an error, somebody else must read; and whether others have
+    /// replies for `write`. `at_once`: they are sent here, if nobody wrote.
+    #[allow(clippy::type_complexity)]
     fn read<'py>(
         &self,
         py: Python<'py>,
         ready: Vec<(i64, Bound<'py, PyAny>)>,
         now: f64,
-    ) -> PyResult<(Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>)> {
+        at_once: bool,
+    ) -> PyResult<(Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>, bool)> {
         let (mut fed, mut held, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-        {
-            let Inner { clients, answered, buffer } = &mut *self.inner(py);
+        let mut at_once = at_once;
+        let waits = {
+            let inner = &mut *self.inner(py);
+            let Inner { clients, answered, buffer } = inner;
             for (socket, _) in ready {
                 let Some(client) = clients.get(&socket) else { continue };
                 let count = match (&*stream(socket)).read(buffer) {
@@ -116,33 +132,31 @@ impl Sockets {
                     held.push((client.connection.clone_ref(py), data));
                     continue;
                 }
-                let (outcome, before, after) = session.take_in(py, &buffer[..count], Some(now));
-                if before == 0 && after == 0 && matches!(outcome, Ended::Nothing) {
+                let TakenIn { ended, before, after, wrote } =
+                    session.take_in(py, &buffer[..count], Some(now));
+                at_once &= !wrote; // what others have seen of it is not in the log yet
+                if before == 0 && after == 0 && matches!(ended, Ended::Nothing) {
                     answered.push(socket);
                 } else {
-                    fed.push((client.connection.clone_ref(py), outcome, before, count));
+                    fed.push((client.connection.clone_ref(py), ended, before, count));
                 }
             }
-        }
+            if at_once {
+                inner.send(py);
+            }
+            !inner.answered.is_empty()
+        };
         // Not under the lock: to make a list may run Python code, a collection of garbage.
         let told = fed.into_iter().map(|(connection, outcome, before, count)| {
             Ok((connection, outcome.told(py)?, before, count))
         });
-        Ok((told.collect::<PyResult<_>>()?, held, ended))
+        Ok((told.collect::<PyResult<_>>()?, held, ended, waits))
     }
 
     /// Sends the replies of those that were read; returns the connections that have some left.
     fn write(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        let Inner { clients, answered, .. } = &mut *self.inner(py);
-        let mut left = Vec::new();
-        for socket in answered.drain(..) {
-            if let Some(client) = clients.get_mut(&socket)
-                && (client.behind || !client.send(py, socket))
-            {
-                left.push(client.connection.clone_ref(py));
-            }
-        }
-        left
+        self.inner(py).send(py);
+        self.take(py)
     }
 
     /// Sends a connection's replies; false if some are left, or it is none of these.

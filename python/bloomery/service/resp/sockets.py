@@ -1,9 +1,9 @@
 """Connections in the clear that native code reads and answers: all that sent something are one call
 of it, and all replies of a turn another.
 
-    epoll of these sockets ──readable──> the loop: join the turn ──> read: parsed, done
-                                                                      └──> Python, what is not usual
-                     the end of the turn: logged, if anything was written ──> write: answered
+    epoll of these sockets ──readable──> read: parsed, done ──> nobody wrote: answered at once
+                                                └──> a turn: Python does what is not usual ──>
+                                                     logged, what was written ──> write: answered
 
 Without a pipeline each request is a wake-up; as a call of its own for each connection, from the
 loop through its transport and back, a request took a third more time. What the socket does not
@@ -81,10 +81,14 @@ class Sockets:
             self._epoll.unregister(number)
 
     def _round(self) -> None:
-        """Do what came, as a part of this turn."""
-        ready = self._epoll.poll(0)
-        self._turns.join(self)
-        fed, held, ended = self._native.read(ready, time.monotonic())
+        """Do what came, as a part of a turn if anybody wrote."""
+        ready, turns = self._epoll.poll(0), self._turns
+        alone = turns.glance()
+        if not alone:
+            turns.join(self)
+        fed, held, ended, waits = self._native.read(ready, time.monotonic(), alone)
+        if alone and (waits or fed):
+            turns.join(self, timed=True)
         for connection, command, before, came in fed:
             try:
                 connection.fed(command, before, came)
