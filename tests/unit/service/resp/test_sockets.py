@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from bloomery import BloomFilter, _native
+from bloomery.service.durability.log import Row
+from bloomery.service.group_commit import GroupCommit
 from bloomery.service.resp.connection import RespConnection
 from bloomery.service.server import Server
 from unit.service.inside import running
-from waiting import wait_until_async
+from waiting import PATIENCE, wait_until_async
 
 LIMITS = (1 << 20, 64 << 20, 128 << 20)
 
@@ -251,5 +254,55 @@ def test_a_client_that_is_ended_is_not_read(tmp_path: Path) -> None:
                 assert await reader.read() == b""
             assert await wait_until_async(lambda: not server.resp.clients.connections)
             assert b"seen" not in server.parts.engine.state.names
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_is_read_twice_in_a_turn_waits_once(tmp_path: Path) -> None:
+    """What waited for the log, and what native code reads in the same turn, are both done: the
+    connection was released twice by the commit of that turn, and the second time told a client
+    that a key is there which the log did not have yet."""
+
+    async def main() -> None:
+        async with running(tmp_path, fsync="always") as server:
+            reader, writer = await _client(_port(server))
+            writer.write(b"BF.RESERVE seen 0.01 1000\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            (one,) = server.resp.clients.connections.values()
+            assert isinstance(one, RespConnection)
+            log, turns = server.parts.engine.log, server.parts.group_commit
+            assert isinstance(turns, GroupCommit)
+            write, gate, begun = log.write, threading.Semaphore(0), 0
+
+            def wait_and_write(rows: list[Row]) -> None:
+                nonlocal begun
+                begun += 1
+                assert gate.acquire(timeout=PATIENCE)
+                write(rows)
+
+            log.write = wait_and_write  # type: ignore[method-assign]
+            try:
+                writer.write(b"BF.ADD seen 1\r\n")
+                assert await wait_until_async(lambda: begun == 1)
+                writer.write(b"BF.ADD seen 2\r\n")
+                assert await wait_until_async(lambda: bool(one.held))
+                # The first is logged, and the third comes, before the loop hears of either.
+                behind = threading.Event()
+                called = turns.call(behind.set)
+                gate.release()
+                assert behind.wait(PATIENCE)
+                writer.write(b"BF.ADD seen 3\r\n")
+                assert await wait_until_async(lambda: begun == 2)
+                writer.write(b"BF.ADD seen 4\r\n")
+                assert await wait_until_async(lambda: bool(one.held))
+                gate.release()
+                assert await wait_until_async(lambda: begun == 3)
+                assert await reader.readexactly(12) == b":1\r\n" * 3
+                assert one.session.pending == 4  # the fourth has its answer when it is logged
+                await called
+            finally:
+                gate.release(100)
+            assert await reader.readexactly(4) == b":1\r\n"
+            writer.close()
 
     asyncio.run(main())
