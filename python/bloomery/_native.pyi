@@ -38,6 +38,7 @@ __all__ = [
     "Session",
     "Shelf",
     "Signatures",
+    "Sockets",
     "SparkBits",
     "__version__",
     "bank_pages",
@@ -836,6 +837,16 @@ class Session:
     def waiting(self) -> int:
         """Bytes that came and are not yet done."""
     @property
+    def held(self) -> bool:
+        """While true, `Sockets` hands what comes to Python."""
+    @held.setter
+    def held(self, value: bool, /) -> None: ...
+    @property
+    def last(self) -> float:
+        """When something came last, by whichever clock Python sets it by."""
+    @last.setter
+    def last(self, value: float, /) -> None: ...
+    @property
     def protocol(self) -> int:
         """2 or 3."""
     @protocol.setter
@@ -852,6 +863,37 @@ class Session:
         """Does Python see every command (a transaction, a client that has yet to log in)?"""
     @watched.setter
     def watched(self, value: bool, /) -> None: ...
+
+@final
+class Sockets:
+    """Connections in the clear that are read and answered without Python."""
+
+    def __new__(cls) -> Self: ...
+    def add(self, socket: int, session: Session, connection: Any) -> None:
+        """Take a connection in: its socket, which stays open until it is removed."""
+    def remove(self, socket: int) -> None:
+        """Forget a connection, whose socket may be closed from now on."""
+    def read(
+        self, ready: list[tuple[int, int]], now: float, at_once: bool
+    ) -> tuple[
+        list[tuple[Any, list[bytes] | str | bool | None, int, int]],
+        list[tuple[Any, bytes]],
+        list[Any],
+        bool,
+    ]:
+        """Read from these sockets, and do what came; `now` is what their sessions have as `last`.
+
+        Returns the connections of which Python has to know: what `Session.feed` would return, how
+        many bytes had waited, and how many came. Those that are `held`, with what came. And those
+        at whose end, or with an error, somebody else must read. All others are done; whether
+        `write` has any of them to answer. `at_once`: they are answered here, if nobody wrote.
+        """
+    def write(self) -> list[Any]:
+        """Send the replies of those that were read; return the connections that have some left."""
+    def send(self, socket: int) -> bool:
+        """Send a connection's replies; False if some are left, or it is none of these."""
+    def take(self) -> list[Any]:
+        """The connections that `write` would answer, and now will not."""
 
 @final
 class Signatures:

@@ -30,6 +30,7 @@ use crate::server::histogram::Histogram;
 use crate::server::pattern::Pattern;
 use crate::server::session::Session;
 use crate::server::shelf::Shelf;
+use crate::server::sockets::Sockets;
 use crate::signatures::Signatures;
 
 #[pymodule(gil_used = false)]
@@ -55,6 +56,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Places>()?;
     module.add_class::<Section>()?;
     module.add_class::<Session>()?;
+    module.add_class::<Sockets>()?;
     module.add_class::<Shelf>()?;
     module.add_class::<Signatures>()?;
     module.add_class::<SparkBits>()?;

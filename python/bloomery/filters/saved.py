@@ -297,12 +297,11 @@ def head(filter: SavedFilter) -> bytes:
 
 def part(filter: SavedFilter, start: int, most: int) -> bytes:
     """Return up to `most` bytes of the filter's memory as it is saved, from an offset on."""
-    out = bytearray()
+    parts: list[memoryview] = []  # copied once
     for section in filter._sections():
         view = memoryview(section)
-        if start < len(view):
-            out += view[start : start + most - len(out)]
-        start = max(0, start - len(view))
-        if len(out) == most:
+        parts.append(view[start : start + most])
+        start, most = max(0, start - len(view)), most - len(parts[-1])
+        if not most:
             break
-    return bytes(out)
+    return b"".join(parts)

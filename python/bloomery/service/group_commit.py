@@ -20,8 +20,9 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Protocol, TypeVar, cast
 
 from bloomery import errors
@@ -37,7 +38,18 @@ _LARGE = 256 << 10  # bytes of a commit: writing more takes a millisecond and mo
 _WARY = 3.0  # seconds: then the thread does it for so long
 
 
-class CommitWaiter(Protocol):
+class TurnMember(Protocol):
+    """What is told of the end of a turn."""
+
+    @property
+    def members(self) -> Iterable[CommitWaiter]:
+        """What waits: itself, or several that `send` answers at once."""
+
+    def send(self) -> None:
+        """Let the replies go out."""
+
+
+class CommitWaiter(TurnMember, Protocol):
     """What waits for the end of a turn: a connection, with its replies."""
 
     @property
@@ -46,9 +58,6 @@ class CommitWaiter(Protocol):
 
     def hold(self) -> None:
         """Do nothing more until it is released: its replies so far wait for the log."""
-
-    def send(self) -> None:
-        """Let the replies go out."""
 
     def release(self, problem: errors.BloomeryError | None) -> None:
         """Let the replies go out, those to writes as errors if there is a problem; and go on."""
@@ -65,6 +74,11 @@ class _Waiter:
 
     def __init__(self, done: asyncio.Future[None]) -> None:
         self.done = done
+
+    @property
+    def members(self) -> tuple[CommitWaiter]:
+        """Itself."""
+        return (self,)
 
     def hold(self) -> None:
         """Do nothing: the coroutine waits anyway."""
@@ -86,6 +100,13 @@ class _Waiter:
             self.done.set_exception(problem)
 
 
+def waiters_of(turn: list[TurnMember]) -> Iterable[CommitWaiter]:
+    """Each of those that wait for the end of a turn, once. A connection may be a member itself, by
+    what it did of commands that had waited, and one that native code has read: who released it
+    twice would let replies go out that wait for the next commit."""
+    return dict.fromkeys(chain.from_iterable(member.members for member in turn))
+
+
 async def _at_once() -> None:
     """Wait for nothing."""
 
@@ -97,8 +118,8 @@ class Turns:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._loop = asyncio.get_running_loop()
-        self._turn: list[CommitWaiter] = []
-        self._begun = False
+        self._turn: list[TurnMember] = []
+        self.begun = False  # has a turn begun, and not ended?
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
         self.latency = Histogram()  # of commits
@@ -106,15 +127,21 @@ class Turns:
 
     def _begin(self) -> None:
         """Let the turn end when this round of the event loop is over."""
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             self._loop.call_soon(self._end)
 
-    def join(self, waiter: CommitWaiter | None = None) -> None:
-        """Be part of this turn; a new one begins if there is none."""
-        if not self._begun:
+    def glance(self) -> bool:
+        """Let time pass, without a turn, for clients that may only ask: what they read is in the
+        log. False: there must be a turn. If one of them writes, `join` it, as `timed`."""
+        return not (self.begun or self.engine.shared is not None or self.engine.pass_time())
+
+    def join(self, waiter: TurnMember | None = None, *, timed: bool = False) -> None:
+        """Be part of this turn; a new one begins if there is none. `timed`: at the time of a
+        `glance` just now."""
+        if not self.begun:
             self._begin()
-            self.engine.begin()
+            self.engine.begin(timed=timed)
         if waiter is not None:
             self._turn.append(waiter)
 
@@ -170,17 +197,18 @@ class GroupCommit(Turns):
         self._thread.start()
 
     def _end(self) -> None:
-        turn, self._turn, self._begun = self._turn, [], False
+        turn, self._turn, self.begun = self._turn, [], False
         self._rows += self.engine.end()
         if not self.committing and not self._waiters and self._disk_is_quick() and self._is_small():
             problem = self._write_here()
-            for waiter in turn:
-                if problem is None:
-                    waiter.send()
-                else:
+            if problem is None:
+                for member in turn:
+                    member.send()
+            else:
+                for waiter in waiters_of(turn):
                     waiter.release(problem)
             return
-        for waiter in turn:
+        for waiter in waiters_of(turn):
             if waiter.wrote:
                 waiter.hold()
                 self._waiters.append(waiter)
@@ -196,7 +224,7 @@ class GroupCommit(Turns):
 
     def _is_small(self) -> bool:
         """Whether so little is to be logged that the event loop can write it itself."""
-        return sum(len(row[3]) for row in self._rows) < _LARGE
+        return not self._rows or sum(len(row[3]) for row in self._rows) < _LARGE
 
     def snapshot(self, running: bool) -> None:
         """Note that a snapshot begins or has ended: the disk is busy for some time after it."""
@@ -360,7 +388,7 @@ class GroupCommit(Turns):
     async def close(self) -> None:
         """Return when everything that was noted is written, or could not be."""
         self.join()
-        while self._begun or self.committing or self._waiters or self._rows:
+        while self.begun or self.committing or self._waiters or self._rows:
             await asyncio.sleep(0.001)
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-SECONDS = 0.004
+SECONDS = 0.002
 FEW = 64  # of anything, however long one takes, are done at once
 _MOST = 4096
 _QUICK = SECONDS / 4

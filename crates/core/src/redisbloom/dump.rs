@@ -9,7 +9,7 @@ use crate::kind::Refusal;
 
 /// The most that one chunk of a dump holds. RedisBloom gives 16 MiB, and takes any: a chunk's place
 /// is its end less its length. A server copies it several times while its clients wait.
-pub const MOST_CHUNK: u64 = 1 << 20;
+pub const MOST_CHUNK: u64 = 256 << 10;
 
 /// Why a part of a dump cannot be loaded; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,4 +14,5 @@ pub mod run;
 pub mod session;
 pub mod shelf;
 pub mod sliced;
+pub mod sockets;
 pub mod usual;

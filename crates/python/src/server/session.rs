@@ -1,6 +1,7 @@
 //! One client of the Redis protocol. A chunk of what it sent is parsed and its usual commands are
 //! done in one call, without Python; every other command is handed out to Python, in order.
 
+use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,8 @@ use crate::server::usual::{one_key, run};
 const KEEP: usize = 1 << 20;
 
 /// What a client has sent is worked on for so long, and then others have their turn.
-const SLICE: Duration = Duration::from_millis(5);
-/// The clock is looked at after so many commands; a cuckoo filter's may take a millisecond each.
+const SLICE: Duration = Duration::from_millis(2);
+/// The clock is looked at after so many keys; a cuckoo filter's may take a millisecond each.
 const LOOKS: u32 = 64;
 
 #[pyclass(frozen, module = "bloomery._native")]
@@ -46,6 +47,10 @@ struct Inner {
     /// What the client may use, where that is not everything.
     permits: Option<Permits>,
     timing: Timing,
+    /// Does what comes wait for Python's word (`Sockets`)?
+    held: bool,
+    /// When something came last, by a clock of Python's.
+    last: f64,
     /// Writes that wait for the shared log.
     deferred: Deferred,
 }
@@ -85,8 +90,18 @@ impl Timing {
     }
 }
 
+/// What became of a chunk.
+pub struct TakenIn<'py> {
+    pub ended: Ended<'py>,
+    /// Bytes that waited before it, and after it.
+    pub before: usize,
+    pub after: usize,
+    /// Is there a reply to a write among the replies, or a write that was deferred?
+    pub wrote: bool,
+}
+
 /// What a chunk ended with.
-enum Ended<'py> {
+pub enum Ended<'py> {
     Nothing,
     /// Its arguments.
     Command(Vec<Bound<'py, PyBytes>>),
@@ -97,43 +112,57 @@ enum Ended<'py> {
     },
 }
 
+impl<'py> Ended<'py> {
+    /// As Python has it.
+    pub fn told(self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self {
+            Ended::Nothing => None,
+            Ended::Command(words) => Some(PyList::new(py, words)?.into_any()),
+            Ended::Problem(message) => Some(PyString::new(py, &message).into_any()),
+            Ended::Later { at_once } => Some(PyBool::new(py, at_once).to_owned().into_any()),
+        })
+    }
+}
+
+impl Inner {
+    fn waiting(&self) -> usize {
+        self.input.len() - self.start
+    }
+
+    fn wrote(&self) -> bool {
+        !self.output.writes.is_empty() || !self.deferred.is_empty()
+    }
+
+    fn taken_in<'py>(&self, ended: Ended<'py>, before: usize) -> TakenIn<'py> {
+        TakenIn { ended, before, after: self.waiting(), wrote: self.wrote() }
+    }
+
+    /// Forgets the replies, which go out.
+    fn sent(&mut self, latency: &Histogram) {
+        self.timing.end(latency, !self.deferred.is_empty());
+        self.output.bytes.clear();
+        self.output.bytes.shrink_to(KEEP);
+        self.output.writes.clear();
+    }
+}
+
 impl Session {
     fn inner<'a>(&'a self, py: Python<'a>) -> std::sync::MutexGuard<'a, Inner> {
         self.inner.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-}
 
-#[pymethods]
-impl Session {
-    #[new]
-    fn new(
-        shelf: Py<Shelf>,
-        max_arguments: usize,
-        max_argument_bytes: usize,
-        max_request_bytes: usize,
-    ) -> Self {
-        let limits = Limits {
-            arguments: max_arguments,
-            argument_bytes: max_argument_bytes,
-            request_bytes: max_request_bytes,
-        };
-        Session { shelf, limits, inner: Mutex::default() }
+    pub fn is_held(&self, py: Python<'_>) -> bool {
+        self.inner(py).held
     }
 
-    /// Takes what the client sent and does what can be done of it. None: all is done that is there,
-    /// or what follows waits for the answers to writes that were deferred (`Shelf.deferring`).
-    /// A list: a command (its arguments) for Python, which gives the `reply` and feeds again. A str:
-    /// this is no request, and nothing that follows can be read. True: there is more to do, after
-    /// others had their turn; False: as True, but a filter is not to be had for a while.
-    fn feed<'py>(
-        &self,
-        py: Python<'py>,
-        data: &Bound<'py, PyBytes>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// As `feed`. `came`: when it did.
+    pub fn take_in<'py>(&self, py: Python<'py>, fresh: &[u8], came: Option<f64>) -> TakenIn<'py> {
         let mut inner = self.inner(py);
-        let Inner { parser, input, start, output, sliced, watched, permits, timing, deferred } =
-            &mut *inner;
-        let fresh = data.as_bytes();
+        let before = inner.waiting();
+        inner.last = came.unwrap_or(inner.last);
+        let Inner {
+            parser, input, start, output, sliced, watched, permits, timing, deferred, ..
+        } = &mut *inner;
         let buffered = *start < input.len();
         if buffered {
             input.extend_from_slice(fresh);
@@ -148,7 +177,7 @@ impl Session {
             if !buffered {
                 input.extend_from_slice(fresh);
             }
-            return Ok(None);
+            return inner.taken_in(Ended::Nothing, before);
         }
         let view: &[u8] = if buffered { input } else { fresh };
         let mut at = if buffered { *start } else { 0 };
@@ -208,6 +237,7 @@ impl Session {
                         }
                     }
                     if let Some(doing) = one_key(parser, command).filter(|_| !watched) {
+                        looks -= 1;
                         if waiting.joins(doing, parser, command, before) {
                             done += 1;
                             continue;
@@ -216,7 +246,6 @@ impl Session {
                         if permits.as_ref().is_none_or(|known| known.cover(parser, command))
                             && waiting.begins(py, doing, &mut names, parser, command, before)
                         {
-                            looks = looks.saturating_sub(LOOKS / 8); // it will have many keys
                             done += 1;
                             continue;
                         }
@@ -235,7 +264,7 @@ impl Session {
                     }
                     let cuckoo =
                         parser.argument(command, 0).first().is_some_and(|c| c | 32 == b'c');
-                    looks = if cuckoo { 0 } else { looks - 1 };
+                    looks = if cuckoo { 0 } else { looks.saturating_sub(parser.len() as u32) };
                     if seen || !run(py, &mut names, parser, command, output) {
                         let words = (0..parser.len())
                             .map(|i| PyBytes::new(py, parser.argument(command, i)));
@@ -275,13 +304,54 @@ impl Session {
             input.drain(..*start);
             *start = 0;
         }
-        drop(inner); // to make a list may run Python code: a collection of garbage
-        Ok(match ended {
-            Ended::Nothing => None,
-            Ended::Command(words) => Some(PyList::new(py, words)?.into_any()),
-            Ended::Problem(message) => Some(PyString::new(py, &message).into_any()),
-            Ended::Later { at_once } => Some(PyBool::new(py, at_once).to_owned().into_any()),
-        })
+        inner.taken_in(ended, before)
+    }
+
+    /// Sends the replies to a socket that does not block; false if it did not take all of them.
+    pub fn send(&self, py: Python<'_>, socket: &mut impl Write) -> bool {
+        let inner = &mut *self.inner(py);
+        let replies = &mut inner.output.bytes;
+        // What is wrong with the socket, whoever writes to it next will hear too.
+        let sent = if replies.is_empty() { 0 } else { socket.write(replies).unwrap_or(0) };
+        if sent < replies.len() {
+            replies.drain(..sent);
+            inner.output.writes.clear();
+            return false;
+        }
+        inner.sent(self.shelf.get().latency.get());
+        true
+    }
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    fn new(
+        shelf: Py<Shelf>,
+        max_arguments: usize,
+        max_argument_bytes: usize,
+        max_request_bytes: usize,
+    ) -> Self {
+        let limits = Limits {
+            arguments: max_arguments,
+            argument_bytes: max_argument_bytes,
+            request_bytes: max_request_bytes,
+        };
+        Session { shelf, limits, inner: Mutex::default() }
+    }
+
+    /// Takes what the client sent and does what can be done of it. None: all is done that is there,
+    /// or what follows waits for the answers to writes that were deferred (`Shelf.deferring`).
+    /// A list: a command (its arguments) for Python, which gives the `reply` and feeds again. A str:
+    /// this is no request, and nothing that follows can be read. True: there is more to do, after
+    /// others had their turn; False: as True, but a filter is not to be had for a while.
+    fn feed<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyBytes>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        // Not under the lock: to make a list may run Python code, a collection of garbage.
+        self.take_in(py, data.as_bytes(), None).ended.told(py)
     }
 
     /// Appends a reply; `write`: it must not go out if the log cannot be written.
@@ -315,12 +385,9 @@ impl Session {
 
     /// All replies, to be sent.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
-        timing.end(self.shelf.get().latency.get(), !deferred.is_empty());
-        let bytes = PyBytes::new(py, &output.bytes);
-        output.bytes.clear();
-        output.bytes.shrink_to(KEEP);
-        output.writes.clear();
+        let mut inner = self.inner(py);
+        let bytes = PyBytes::new(py, &inner.output.bytes);
+        inner.sent(self.shelf.get().latency.get());
         bytes
     }
 
@@ -355,15 +422,35 @@ impl Session {
     /// Is there a reply to a write among those, or one that was deferred?
     #[getter]
     fn wrote(&self, py: Python<'_>) -> bool {
-        let inner = self.inner(py);
-        !inner.output.writes.is_empty() || !inner.deferred.is_empty()
+        self.inner(py).wrote()
     }
 
     /// Bytes that came and are not yet done.
     #[getter]
     fn waiting(&self, py: Python<'_>) -> usize {
-        let inner = self.inner(py);
-        inner.input.len() - inner.start
+        self.inner(py).waiting()
+    }
+
+    /// While true, `Sockets` hands what comes to Python.
+    #[getter]
+    fn held(&self, py: Python<'_>) -> bool {
+        self.inner(py).held
+    }
+
+    #[setter]
+    fn set_held(&self, py: Python<'_>, held: bool) {
+        self.inner(py).held = held;
+    }
+
+    /// When something came last, by Python's clock.
+    #[getter]
+    fn last(&self, py: Python<'_>) -> f64 {
+        self.inner(py).last
+    }
+
+    #[setter]
+    fn set_last(&self, py: Python<'_>, last: f64) {
+        self.inner(py).last = last;
     }
 
     /// 2 or 3.

@@ -189,7 +189,11 @@ def serve(
 
 def _run(main: Coroutine[Any, Any, int]) -> int:
     import asyncio
+    import sys
 
+    # The thread that writes the log, and the one that serves, wait so long for each other at most,
+    # and not 5 ms: a write that waited for a large one had to take turns several times.
+    sys.setswitchinterval(0.001)
     try:
         import uvloop  # three times as quick as asyncio's own loop
     except ModuleNotFoundError:  # there is none for Windows

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from bloomery import _native, errors
 from bloomery.service.domain.operations import SINCE, Op, Record
 from bloomery.service.engine import REFUSED, Engine, Outcome
-from bloomery.service.group_commit import CommitWaiter, Turns
+from bloomery.service.group_commit import CommitWaiter, Turns, waiters_of
 from bloomery.service.observe import logs
 from bloomery.service.replication.cuts import MOST, CutTurn
 
@@ -107,9 +107,9 @@ class SharedTurns(Turns):
         return future
 
     def _end(self) -> None:
-        turn, self._turn, self._begun = self._turn, [], False
+        turn, self._turn, self.begun = self._turn, [], False
         self.engine.end()
-        for waiter in turn:
+        for waiter in waiters_of(turn):
             if waiter.wrote:
                 waiter.hold()
                 self._held.append(waiter)
@@ -120,7 +120,7 @@ class SharedTurns(Turns):
     def _send_next(self) -> None:
         """Send what was noted, unless something is on its way: then more is noted meanwhile, and
         all of it is the next entry."""
-        if self._sent or self._begun:  # in a turn that goes on, more is noted: its end sends it
+        if self._sent or self.begun:  # in a turn that goes on, more is noted: its end sends it
             return
         now = time.monotonic()
         if now < self._next_at and (self._held or self._expected):
@@ -191,7 +191,7 @@ class SharedTurns(Turns):
         """Return when every turn was answered; those that take long with an error."""
         self.join()
         until = time.monotonic() + _CLOSING
-        while self._begun or ((self._sent or self._held) and time.monotonic() < until):
+        while self.begun or ((self._sent or self._held) and time.monotonic() < until):
             await asyncio.sleep(0.001)
         self.refuse_all(errors.StoreUnavailable("this node stops: it may be done, or not"))
 

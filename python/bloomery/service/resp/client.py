@@ -13,6 +13,7 @@ from bloomery import _native
 from bloomery.service.access.authentication import Login
 from bloomery.service.access.permissions import ANYBODY, Role, User
 from bloomery.service.parts import Parts
+from bloomery.service.resp.sockets import Sockets
 from bloomery.service.slices import FEW
 
 
@@ -29,6 +30,12 @@ class Connected(Protocol):
     def sweep(self, now: float) -> None:
         """End the connection if its client is too slow."""
 
+    def stop_reading(self) -> None:
+        """Read no more."""
+
+    def abort(self) -> None:
+        """End the connection at once."""
+
 
 class Clients:
     """Every client that is connected, and how many there were."""
@@ -38,6 +45,7 @@ class Clients:
         self.connections: dict[int, Connected] = {}
         self.strangers: dict[int, Connected] = {}  # those who have yet to log in, oldest first
         self.tasks: set[asyncio.Future[Any]] = set()  # commands that take long
+        self.sockets: Sockets | None = None  # those that native code reads, where it can
         self.draining = False  # the server ends: nothing more is read
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
@@ -72,7 +80,7 @@ class Clients:
         stranger = next(iter(self.strangers), None)
         if stranger is None:
             return False
-        self.strangers.pop(stranger).transport.abort()
+        self.strangers.pop(stranger).abort()
         return True
 
     def farewell(self, client: ClientState) -> None:
@@ -113,7 +121,6 @@ class ClientState:
     library: bytes = b""
     library_version: bytes = b""
     since: float = field(default_factory=time.monotonic)
-    last: float = field(default_factory=time.monotonic)
     command: str = ""
     # Commands of a transaction that has begun; None: there is none.
     queue: list[list[bytes]] | None = None
@@ -131,6 +138,7 @@ class ClientState:
     unknown_since: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
+        self.session.last = self.since
         self.log_out()
 
     # Who it is.

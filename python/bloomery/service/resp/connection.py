@@ -10,12 +10,14 @@ from typing import Any, cast
 
 from bloomery import errors
 from bloomery.service.domain.state import FilterDropped
+from bloomery.service.group_commit import CommitWaiter
 from bloomery.service.network.input_budget import RESERVED, patience
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.dispatch import dispatch
 from bloomery.service.resp.invoke import invoke_queued
 from bloomery.service.resp.replies import Failure, encode, failure_of
+from bloomery.service.resp.sockets import FeedResult, Sockets
 from bloomery.service.slices import SECONDS, Slice
 
 # How lines of HTTP begin: any web page can let a browser send some here, with commands below them.
@@ -51,6 +53,8 @@ class RespConnection(asyncio.Protocol):
         "session",
         "share_ends",
         "since",
+        "socket",
+        "sockets",
         "transport",
     )
 
@@ -67,6 +71,8 @@ class RespConnection(asyncio.Protocol):
         self.since = 0.0  # when it stopped to
         self.held: list[bytes] = []  # what came meanwhile
         self.ended = False  # nothing more will come
+        self.socket = -1  # its number, if native code may read it
+        self.sockets: Sockets | None = None  # by which native code reads it, not the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new client in, or turn it away."""
@@ -74,9 +80,12 @@ class RespConnection(asyncio.Protocol):
         self.client = self.clients.welcome(self)
         self.session = self.client.session
         self.transport.set_write_buffer_limits(high=limits.MAX_PENDING_REPLIES)
+        if self.clients.sockets is not None and not transport.get_extra_info("sslcontext"):
+            self.socket = transport.get_extra_info("socket").fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
+        self._leave_sockets()
         self.context.input_budget.move(self.charged, 0)
         self.charged = 0
         self.clients.farewell(self.client)
@@ -94,8 +103,50 @@ class RespConnection(asyncio.Protocol):
             self._choose_reading()
         elif not self.client.closing:
             self._take(data)
-            if self.session.waiting or self.charged or self.client.queued_bytes:
-                self._weigh()
+            self._weigh_if_due()
+            if self.socket >= 0 and self.sockets is None:
+                self._join_sockets()
+
+    # Read natively, from the second chunk on: the first may be TLS, or the beginning of HTTP.
+
+    def _join_sockets(self) -> None:
+        """Let native code read, unless something waits."""
+        waits = self.busy or self.paused or self.committing or self.client.closing
+        if not waits and not self.transport.get_write_buffer_size():
+            self.transport.pause_reading()
+            self.sockets = self.clients.sockets
+            if self.sockets is not None:
+                self.sockets.add(self)
+
+    def _leave_sockets(self) -> None:
+        """Let native code read and answer no more, ever."""
+        if self.sockets is not None:
+            self.sockets.remove(self)
+        self.socket, self.sockets = -1, None
+
+    def fed(self, command: FeedResult, before: int, came: int) -> None:
+        """Go on with what native code has read: so many bytes had waited, and so many came."""
+        self._join()
+        self._run(command)
+        self._note_beginning(before, came)
+        self._weigh_if_due()
+
+    def read_on(self) -> None:
+        """Let the transport read, which knows what to do at the end, and of errors."""
+        self._leave_sockets()
+        self._choose_reading()
+
+    def stop_reading(self) -> None:
+        """Read no more."""
+        if self.sockets is not None:
+            self.sockets.watch(self, False)
+        elif not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def abort(self) -> None:
+        """End it at once: what was sent and not read is not done."""
+        self.stop_reading()
+        self.transport.abort()
 
     def _hold_back(self, data: bytes) -> None:
         self.session.arrived()
@@ -107,7 +158,9 @@ class RespConnection(asyncio.Protocol):
         waits = self.busy or self.paused or (self.committing and self._has_much())
         if self.transport.is_closing() or self.clients.draining:
             return
-        if waits:
+        if self.sockets is not None:
+            self.sockets.watch(self, not waits)
+        elif waits:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -121,9 +174,18 @@ class RespConnection(asyncio.Protocol):
         """Do what is whole, and note when the request began that is not."""
         before = self.session.waiting
         self.work(data)
+        self._note_beginning(before, len(data))
+
+    def _note_beginning(self, before: int, came: int) -> None:
+        """Note when the request began that is not yet whole: so many bytes had waited before, and
+        so many came."""
         waiting = self.session.waiting
-        if waiting and (not before or waiting < before + len(data)):
-            self.begun = self.client.last
+        if waiting and (not before or waiting < before + came):
+            self.begun = self.session.last
+
+    def _weigh_if_due(self) -> None:
+        if self.session.waiting or self.charged or self.client.queued_bytes:
+            self._weigh()
 
     def _weigh(self) -> None:
         """Count what came and is not yet done into the budget of all, or refuse it."""
@@ -131,7 +193,7 @@ class RespConnection(asyncio.Protocol):
         if self.context.input_budget.move(self.charged, after):
             self.charged = after
         elif self.busy or self.committing:
-            self.transport.abort()
+            self.abort()
         else:
             self._refuse("too many large requests at once (max-input-bytes): try again soon")
 
@@ -157,11 +219,11 @@ class RespConnection(asyncio.Protocol):
         """End it if its client was silent too long, does not take its replies, does not end its
         request or does not log in."""
         settings = self.context.settings
-        idle = settings.timeout and now - self.client.last > settings.timeout
+        idle = settings.timeout and now - self.session.last > settings.timeout
         slow = self.paused and now - self.since > settings.slow_client_seconds
         late = self._stalls(now, settings.request_seconds) or self.client.login_is_over(now)
         if slow or late or (idle and not self.busy):
-            self.transport.abort()
+            self.abort()
 
     def _stalls(self, now: float, seconds: float) -> bool:
         """Has it begun a request, and not ended it in time?"""
@@ -190,7 +252,7 @@ class RespConnection(asyncio.Protocol):
             return
         self._run(session.feed(data))
 
-    def _run(self, command: list[bytes] | str | bool | None) -> None:
+    def _run(self, command: FeedResult) -> None:
         """Do this command, and those that follow."""
         session = self.session
         if command is not None and not self._dispatch(command):
@@ -202,7 +264,7 @@ class RespConnection(asyncio.Protocol):
         if self.ended:
             self.client.closing = True
 
-    def _dispatch(self, command: list[bytes] | str | bool | None) -> bool:
+    def _dispatch(self, command: FeedResult) -> bool:
         """Do what the native session left to Python, and what comes behind it; False if it goes on
         later."""
         session, share = self.session, Slice()
@@ -267,11 +329,16 @@ class RespConnection(asyncio.Protocol):
 
     def _join(self) -> None:
         """Become part of this turn."""
-        self.client.last = now = time.monotonic()
+        self.session.last = now = time.monotonic()
         if not self.joined:
             self.joined = True
             self.share_ends = now + SECONDS
             self.context.group_commit.join(self)
+
+    @property
+    def members(self) -> tuple[CommitWaiter]:
+        """Itself."""
+        return (self,)
 
     @property
     def wrote(self) -> bool:
@@ -281,10 +348,11 @@ class RespConnection(asyncio.Protocol):
     def hold(self) -> None:
         """Do nothing more before the log has what was written."""
         self.committing, self.joined = True, False
+        self.session.held = True
 
     def release(self, problem: errors.BloomeryError | None) -> None:
         """Let the replies go out, and go on."""
-        self.committing = False
+        self.committing = self.session.held = False
         if problem is not None:
             self.session.fail(encode(failure_of(problem), 2))
         self.send()
@@ -320,15 +388,19 @@ class RespConnection(asyncio.Protocol):
             return
         if self.charged:
             self._give_back()
-        data = self.session.take()
-        if data:
-            self.transport.write(data)
+        # Not past what the transport still has to send.
+        direct = self.sockets is not None and not self.transport.get_write_buffer_size()
+        if not direct or not self.sockets.send_of(self):
+            data = self.session.take()
+            if data:
+                self.transport.write(data)
         if self.client.closing:
+            self.stop_reading()
             self.transport.close()
         elif self.paused and (
             self.transport.get_write_buffer_size() > self.context.settings.client_output_limit
         ):
-            self.transport.abort()
+            self.abort()
 
     def pause_writing(self) -> None:
         """Read no more: it does not take what it has asked for."""

@@ -21,7 +21,7 @@ MAX_OPTIONS = 1000  # arguments that are no names
 MAX_SCANNED = 10_000  # names that one SCAN looks at, whatever COUNT says
 MAX_PING_BYTES = 1 << 20  # of PING and ECHO, whose reply is copied several times
 MAX_NUMBER_BYTES = 256  # of a number as text
-LOAD_PIECE_BYTES = 1 << 20  # of BF.LOADCHUNK, that are taken in one go
+LOAD_PIECE_BYTES = 256 << 10  # of BF.LOADCHUNK, that are taken in one go, and logged so
 
 # Of a transaction.
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import sys
 import time
 
 from bloomery.service.network.listening import Listener, listen
 from bloomery.service.parts import Parts
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.connection import RespConnection
+from bloomery.service.resp.sockets import Sockets
 
 _LOG_SECONDS = 5.0  # for what was written to be in the log, when the server ends
 
@@ -25,6 +27,8 @@ class RespServer:
 
     async def open(self, hosts: list[str], port: int, tls: ssl.SSLContext | None) -> Listener:
         """Accept connections from now on."""
+        if sys.platform == "linux" and tls is None:
+            self.clients.sockets = Sockets(self.context.group_commit)
         seconds = self.context.settings.tls_handshake_seconds
         return await listen(lambda: RespConnection(self.clients), hosts, port, tls, seconds)
 
@@ -39,7 +43,7 @@ class RespServer:
         """Let a change of the users hold for who is connected."""
         for connection in list(self.clients.connections.values()):
             if not connection.client.follow_users():
-                connection.transport.abort()
+                connection.abort()
 
     async def drain(self, until: float) -> None:
         """Let commands that have begun end, and their replies go out; not past a time."""
@@ -48,8 +52,7 @@ class RespServer:
             await asyncio.sleep(0.01)
         clients.draining = True
         for connection in list(clients.connections.values()):
-            if not connection.transport.is_closing():
-                connection.transport.pause_reading()
+            connection.stop_reading()
         # What was written is answered once it is in the log, which a thread may be busy with.
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.context.group_commit.close(), _LOG_SECONDS)
@@ -58,4 +61,6 @@ class RespServer:
         while clients.connections and time.monotonic() < until:
             await asyncio.sleep(0.01)
         for connection in list(clients.connections.values()):
-            connection.transport.abort()
+            connection.abort()
+        if clients.sockets is not None:
+            clients.sockets.close()

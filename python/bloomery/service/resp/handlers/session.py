@@ -217,7 +217,7 @@ def _line(connection: Connected) -> str:
         "laddr": client.local,
         "name": client.name.decode(),
         "age": int(now - client.since),
-        "idle": int(now - client.last),
+        "idle": int(now - client.session.last),
         "flags": "x" if client.queue is not None else "N",
         "db": 0,
         "multi": multi,
@@ -358,7 +358,7 @@ def _close(client: ClientState, wanted: dict[str, object], *, skip_me: bool) -> 
         if any(getattr(other, name) != value for name, value in wanted.items()):
             continue
         if other is not client:
-            connection.transport.abort()
+            connection.abort()
         elif skip_me:
             continue
         else:

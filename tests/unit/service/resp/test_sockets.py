@@ -1,0 +1,308 @@
+"""Sockets that native code reads: what is usual is done and answered, everything else is handed to
+the connection, and no reply overtakes another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bloomery import BloomFilter, _native
+from bloomery.service.durability.log import Row
+from bloomery.service.group_commit import GroupCommit
+from bloomery.service.resp.connection import RespConnection
+from bloomery.service.server import Server
+from unit.service.inside import running
+from waiting import PATIENCE, wait_until_async
+
+LIMITS = (1 << 20, 64 << 20, 128 << 20)
+
+
+class Pair:
+    """A client's socket, and ours with its session."""
+
+    def __init__(self) -> None:
+        self.client, self.ours = socket.socketpair()
+        self.ours.setblocking(False)
+        self.client.setblocking(False)
+        shelf = _native.Shelf()
+        shelf.put(b"seen", BloomFilter(1000, 0.01), 1)
+        self.session = _native.Session(shelf, *LIMITS)
+        self.sockets = _native.Sockets()
+        self.number = self.ours.fileno()
+        self.sockets.add(self.number, self.session, self)
+
+    def read(
+        self, data: bytes = b"", *, at_once: bool = False
+    ) -> tuple[list[object], list[object], list[object]]:
+        """What is handed to Python after the client sent this."""
+        if data:
+            self.client.sendall(data)
+        fed, held, ended, self.waits = self.sockets.read([(self.number, 1)], 7.5, at_once)
+        return list(fed), list(held), list(ended)
+
+    def received(self) -> bytes:
+        """What has come back to the client."""
+        got = b""
+        try:
+            while some := self.client.recv(1 << 20):
+                got += some
+        except BlockingIOError:
+            pass
+        return got
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.sockets.remove(made.number)
+    made.client.close()
+    made.ours.close()
+
+
+def test_what_is_usual_is_answered_at_the_end_of_the_turn(pair: Pair) -> None:
+    """Usual commands are done when they are read, and their replies go out with `write`."""
+    assert pair.read(b"BF.ADD seen a\r\nBF.EXISTS seen a\r\nBF.EXISTS seen b\r\n") == ([], [], [])
+    assert pair.received() == b""
+    assert pair.session.wrote
+    assert pair.session.last == 7.5
+    assert pair.sockets.write() == []
+    assert pair.received() == b":1\r\n:1\r\n:0\r\n"
+    assert not pair.session.wrote
+    assert pair.sockets.write() == []  # once
+    assert pair.received() == b""
+
+
+def test_who_only_asks_is_answered_at_once(pair: Pair) -> None:
+    """With `at_once` replies go out as they are read; if anybody wrote, at the end of the turn."""
+    assert pair.read(b"BF.EXISTS seen a\r\n", at_once=True) == ([], [], [])
+    assert not pair.waits
+    assert pair.received() == b":0\r\n"
+    assert pair.read(b"BF.ADD seen a\r\n", at_once=True) == ([], [], [])
+    assert pair.waits
+    assert pair.received() == b""
+    assert pair.sockets.write() == []
+    assert pair.received() == b":1\r\n"
+
+
+def test_what_is_not_usual_is_handed_out(pair: Pair) -> None:
+    """A command for Python comes with what had waited before and what came; so does the beginning
+    of one that is not whole, and its end."""
+    assert pair.read(b"BF.EXISTS seen a\r\nINFO x\r\nPING\r\n") == (
+        [(pair, [b"INFO", b"x"], 0, 32)],
+        [],
+        [],
+    )
+    assert pair.session.feed(b"") is None
+    assert pair.read(b"BF.EXISTS se") == ([(pair, None, 0, 12)], [], [])
+    assert pair.read(b"en b\r\n") == ([(pair, None, 12, 6)], [], [])
+    assert pair.read(b"*x\r\n")[0] != []
+    assert pair.sockets.write() == []  # they are the connection's to send
+    assert pair.received() == b""
+    assert pair.session.take().startswith(b":0\r\n+PONG\r\n:0\r\n")
+
+
+def test_what_comes_for_one_that_is_held_is_handed_out(pair: Pair) -> None:
+    """While a session is held its commands are not done."""
+    pair.session.held = True
+    assert pair.read(b"BF.ADD seen a\r\n") == ([], [(pair, b"BF.ADD seen a\r\n")], [])
+    assert pair.session.pending == 0
+    pair.session.held = False
+    assert pair.read(b"BF.ADD seen a\r\n") == ([], [], [])
+    assert pair.session.pending > 0
+
+
+def test_the_end_and_errors_are_somebody_elses(pair: Pair) -> None:
+    """Where nothing is there to be read nothing is said; at the end the connection is named."""
+    assert pair.read() == ([], [], [])
+    pair.client.shutdown(socket.SHUT_WR)
+    assert pair.read() == ([], [], [pair])
+    pair.sockets.remove(pair.number)
+    assert pair.read() == ([], [], [])
+
+
+def test_no_reply_overtakes_one_that_the_socket_did_not_take(pair: Pair) -> None:
+    """What a full socket did not take is the connection's, and so is all that comes behind it,
+    until it has sent everything."""
+    long = b"$1000000\r\n" + b"0123456789" * 100_000 + b"\r\n"
+    pair.session.reply(long)
+    assert pair.read(b"PING\r\n") == ([], [], [])
+    assert pair.sockets.write() == [pair]
+    got = pair.received()
+    rest = pair.session.take()
+    assert 0 < len(rest) < len(long)
+    assert pair.read(b"BF.ADD seen a\r\n") == ([], [], [])
+    assert pair.sockets.write() == [pair]  # though there is room by now
+    assert pair.received() == b""
+    assert got + rest == long + b"+PONG\r\n"
+    assert pair.sockets.send(pair.number)  # the connection says that there is nothing before it
+    assert pair.received() == b":1\r\n"
+    assert pair.read(b"BF.EXISTS seen a\r\n") == ([], [], [])
+    assert pair.sockets.write() == []
+    assert pair.received() == b":1\r\n"
+
+
+def test_those_that_were_taken_are_not_answered(pair: Pair) -> None:
+    """`take` names the connections of this turn, which answer for themselves."""
+    assert pair.read(b"PING\r\n") == ([], [], [])
+    assert pair.sockets.take() == [pair]
+    assert pair.sockets.take() == []
+    assert pair.sockets.write() == []
+    assert pair.session.take() == b"+PONG\r\n"
+
+
+# In a server.
+
+
+def _port(server: Server) -> int:
+    return int(server.parts.resp_address.rpartition(":")[2])
+
+
+async def _client(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"PING\r\n")
+    assert await reader.readexactly(7) == b"+PONG\r\n"
+    return reader, writer
+
+
+def test_a_server_reads_a_connection_directly_from_its_second_chunk_on(tmp_path: Path) -> None:
+    """Native code reads, Python's commands still work, the idle time is known, and a transport is
+    back when the client ends its side."""
+
+    async def main() -> None:
+        async with running(tmp_path) as server:
+            reader, writer = await _client(_port(server))
+            (one,) = server.resp.clients.connections.values()
+            assert isinstance(one, RespConnection)
+            assert one.sockets is not None
+            assert not one.transport.is_reading()
+            before = one.session.last
+            writer.write(b"BF.ADD seen a\r\n")
+            assert await reader.readexactly(4) == b":1\r\n"
+            writer.write(b"BF.EXISTS seen a\r\nBF.CARD seen\r\n")
+            assert await reader.readexactly(8) == b":1\r\n:1\r\n"
+            assert before < one.session.last <= time.monotonic()
+            writer.write(b"BF.EXISTS seen a\r\nBF.EXI")
+            writer.write_eof()
+            assert await reader.read() == b":1\r\n"
+            writer.close()
+            assert await wait_until_async(lambda: not server.resp.clients.connections)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fsync", ["everysec", "always"])
+def test_replies_stay_in_order_whoever_sends_them(tmp_path: Path, fsync: str) -> None:
+    """A client that reads late gets all replies, native ones and Python's, in order."""
+
+    async def main() -> None:
+        async with running(tmp_path, fsync=fsync) as server:
+            reader, writer = await _client(_port(server))
+            long = b"x" * 5000
+            one = b"BF.ADD seen %d\r\nECHO %b\r\nBF.EXISTS seen %d\r\n"
+            for at in range(2000):
+                writer.write(one % (at, long, at))
+                if at % 50 == 0:
+                    await asyncio.sleep(0)  # in chunks, and in several turns
+            echoed = b"$5000\r\n" + long + b"\r\n"
+            for at in range(2000):
+                added = await reader.readexactly(4)
+                assert added in (b":1\r\n", b":0\r\n"), at
+                assert await reader.readexactly(len(echoed) + 4) == echoed + b":1\r\n", at
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_read_sees_no_filter_whose_time_is_over(tmp_path: Path) -> None:
+    """A reader alone, without a turn, has time pass too: what expired is gone, and logged so."""
+
+    async def main() -> None:
+        async with running(tmp_path) as server:
+            reader, writer = await _client(_port(server))
+            writer.write(b"BF.ADD seen a\r\nPEXPIRE seen 50\r\nBF.EXISTS seen a\r\n")
+            assert await reader.readexactly(12) == b":1\r\n:1\r\n:1\r\n"
+            answer, until = b":1\r\n", time.monotonic() + 30
+            while answer == b":1\r\n" and time.monotonic() < until:
+                writer.write(b"BF.EXISTS seen a\r\n")
+                answer = await reader.readexactly(4)
+            assert answer == b":0\r\n"
+            writer.close()
+        async with running(tmp_path) as server:
+            assert b"seen" not in server.parts.engine.state.names
+
+    asyncio.run(main())
+
+
+def test_a_client_that_is_ended_is_not_read(tmp_path: Path) -> None:
+    """What a client sent and the server has not read when it ends the connection is not done."""
+
+    async def main() -> None:
+        async with running(tmp_path) as server:
+            reader, writer = await _client(_port(server))
+            (one,) = server.resp.clients.connections.values()
+            writer.write(b"BF.ADD seen a\r\n")
+            one.abort()
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            assert await wait_until_async(lambda: not server.resp.clients.connections)
+            assert b"seen" not in server.parts.engine.state.names
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_is_read_twice_in_a_turn_waits_once(tmp_path: Path) -> None:
+    """What waited for the log, and what native code reads in the same turn, are both done: the
+    connection was released twice by the commit of that turn, and the second time told a client
+    that a key is there which the log did not have yet."""
+
+    async def main() -> None:
+        async with running(tmp_path, fsync="always") as server:
+            reader, writer = await _client(_port(server))
+            writer.write(b"BF.RESERVE seen 0.01 1000\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            (one,) = server.resp.clients.connections.values()
+            assert isinstance(one, RespConnection)
+            log, turns = server.parts.engine.log, server.parts.group_commit
+            assert isinstance(turns, GroupCommit)
+            write, gate, begun = log.write, threading.Semaphore(0), 0
+
+            def wait_and_write(rows: list[Row]) -> None:
+                nonlocal begun
+                begun += 1
+                assert gate.acquire(timeout=PATIENCE)
+                write(rows)
+
+            log.write = wait_and_write  # type: ignore[method-assign]
+            try:
+                writer.write(b"BF.ADD seen 1\r\n")
+                assert await wait_until_async(lambda: begun == 1)
+                writer.write(b"BF.ADD seen 2\r\n")
+                assert await wait_until_async(lambda: bool(one.held))
+                # The first is logged, and the third comes, before the loop hears of either.
+                behind = threading.Event()
+                called = turns.call(behind.set)
+                gate.release()
+                assert behind.wait(PATIENCE)
+                writer.write(b"BF.ADD seen 3\r\n")
+                assert await wait_until_async(lambda: begun == 2)
+                writer.write(b"BF.ADD seen 4\r\n")
+                assert await wait_until_async(lambda: bool(one.held))
+                gate.release()
+                assert await wait_until_async(lambda: begun == 3)
+                assert await reader.readexactly(12) == b":1\r\n" * 3
+                assert one.session.pending == 4  # the fourth has its answer when it is logged
+                await called
+            finally:
+                gate.release(100)
+            assert await reader.readexactly(4) == b":1\r\n"
+            writer.close()
+
+    asyncio.run(main())
