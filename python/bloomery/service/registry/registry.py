@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from time import monotonic, time
@@ -29,6 +30,9 @@ from bloomery.service.registry.tables import (
     seconds_of,
 )
 from bloomery.service.sampling.sample import RAW, SPANS, Sample, columns_as_dict
+
+if find_spec("alembic") is None:  # imported when the tables are made; missing, it is said now
+    raise ModuleNotFoundError("No module named 'alembic'", name="alembic")
 
 _T = TypeVar("_T")
 _BATCH = 500  # rows in one statement
