@@ -8,7 +8,9 @@ folder that git ignores, and so does one of a machine that was too busy: its fig
 from __future__ import annotations
 
 import argparse
+import compileall
 import gc
+import os
 import sys
 import time
 import traceback
@@ -141,5 +143,8 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # What is installed has its bytecode; a server that compiles all of itself starts 0.4 s later.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(Path(__file__).parents[1] / "python", quiet=1)
     busy.adopt()
     sys.exit(main(sys.argv[1:]))
