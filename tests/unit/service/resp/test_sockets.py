@@ -41,8 +41,15 @@ class Pair:
         """What is handed to Python after the client sent this."""
         if data:
             self.client.sendall(data)
-        fed, held, ended, self.waits = self.sockets.read([(self.number, 1)], 7.5, at_once)
+        fed, held, ended, self._waits = self.sockets.read([(self.number, 1)], 7.5, at_once)
         return list(fed), list(held), list(ended)
+
+    def waits(self) -> bool:
+        """Is there something for `write` to send?"""
+        return self._waits
+
+    def wrote(self) -> bool:
+        return self.session.wrote
 
     def received(self) -> bytes:
         """What has come back to the client."""
@@ -68,11 +75,11 @@ def test_what_is_usual_is_answered_at_the_end_of_the_turn(pair: Pair) -> None:
     """Usual commands are done when they are read, and their replies go out with `write`."""
     assert pair.read(b"BF.ADD seen a\r\nBF.EXISTS seen a\r\nBF.EXISTS seen b\r\n") == ([], [], [])
     assert pair.received() == b""
-    assert pair.session.wrote
+    assert pair.wrote()
     assert pair.session.last == 7.5
     assert pair.sockets.write() == []
     assert pair.received() == b":1\r\n:1\r\n:0\r\n"
-    assert not pair.session.wrote
+    assert not pair.wrote()
     assert pair.sockets.write() == []  # once
     assert pair.received() == b""
 
@@ -80,10 +87,10 @@ def test_what_is_usual_is_answered_at_the_end_of_the_turn(pair: Pair) -> None:
 def test_who_only_asks_is_answered_at_once(pair: Pair) -> None:
     """With `at_once` replies go out as they are read; if anybody wrote, at the end of the turn."""
     assert pair.read(b"BF.EXISTS seen a\r\n", at_once=True) == ([], [], [])
-    assert not pair.waits
+    assert not pair.waits()
     assert pair.received() == b":0\r\n"
     assert pair.read(b"BF.ADD seen a\r\n", at_once=True) == ([], [], [])
-    assert pair.waits
+    assert pair.waits()
     assert pair.received() == b""
     assert pair.sockets.write() == []
     assert pair.received() == b":1\r\n"
