@@ -20,7 +20,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any, Protocol, TypeVar, cast
@@ -100,9 +100,11 @@ class _Waiter:
             self.done.set_exception(problem)
 
 
-def waiters_of(turn: list[TurnMember]) -> Iterator[CommitWaiter]:
-    """Each of those that wait for the end of a turn."""
-    return chain.from_iterable(member.members for member in turn)
+def waiters_of(turn: list[TurnMember]) -> Iterable[CommitWaiter]:
+    """Each of those that wait for the end of a turn, once. A connection may be a member itself, by
+    what it did of commands that had waited, and one that native code has read: who released it
+    twice would let replies go out that wait for the next commit."""
+    return dict.fromkeys(chain.from_iterable(member.members for member in turn))
 
 
 async def _at_once() -> None:
