@@ -874,19 +874,18 @@ class Sockets:
     def remove(self, socket: int) -> None:
         """Forget a connection, whose socket may be closed from now on."""
     def read(
-        self, ready: list[tuple[int, int]], now: float, at_once: bool
+        self, ready: list[tuple[int, int]], now: float
     ) -> tuple[
         list[tuple[Any, list[bytes] | str | bool | None, int, int]],
         list[tuple[Any, bytes]],
         list[Any],
-        bool,
     ]:
         """Read from these sockets, and do what came; `now` is what their sessions have as `last`.
 
         Returns the connections of which Python has to know: what `Session.feed` would return, how
         many bytes had waited, and how many came. Those that are `held`, with what came. And those
-        at whose end, or with an error, somebody else must read. All others are done; whether
-        `write` has any of them to answer. `at_once`: they are answered here, if nobody wrote.
+        at whose end, or with an error, somebody else must read. All others are done, and answered
+        by `write`.
         """
     def write(self) -> list[Any]:
         """Send the replies of those that were read; return the connections that have some left."""

@@ -111,14 +111,12 @@ class Engine:
 
     # Turns.
 
-    def begin(self, *, timed: bool = False) -> None:
-        """Begin a turn, unless one has begun: set its time, and do what is due (TTLs, windows).
-        `timed`: that has just been done by `pass_time`, and something since."""
+    def begin(self) -> None:
+        """Begin a turn, unless one has begun: set its time, and do what is due (TTLs, windows)."""
         if not self._open:
             self._open = True
             self.on_begin()
-            if not timed:
-                self.pass_time()
+            self._pass_time()
 
     def end(self) -> list[Row]:
         """End the turn; what was noted in it, to be logged with its time."""
@@ -275,7 +273,7 @@ class Engine:
         self.begin()
         entry = self.state.names.get(name)
         if entry is not None and entry.expires_at is not None:
-            self.pass_time()  # its time may have come since the turn began
+            self._pass_time()  # its time may have come since the turn began
             entry = self.state.names.get(name)
         if entry is not None:
             self.state.count(entry)
@@ -301,14 +299,11 @@ class Engine:
         _, adds, checks, maybes = figures
         return adds + self.repeats[entry.id], checks, maybes
 
-    def pass_time(self) -> bool:
-        """Set the time, and do what is due; whether anything was."""
+    def _pass_time(self) -> None:
         if self.frozen or self.shared is not None:  # time of nodes is in the log
-            return False
-        records = self.state.pass_time(self.clock.now(), self.is_locked)
-        for record in records:
+            return
+        for record in self.state.pass_time(self.clock.now(), self.is_locked):
             self.shelf.note(*record)
-        return bool(records)
 
     # A filter that is built anew, while the one it is to replace goes on.
 

@@ -119,7 +119,7 @@ class Turns:
         self.engine = engine
         self._loop = asyncio.get_running_loop()
         self._turn: list[TurnMember] = []
-        self.begun = False  # has a turn begun, and not ended?
+        self._begun = False
         self.late_since: float | None = None  # replies are held for the disk, since then
         self.delayed = 0  # how often that began
         self.latency = Histogram()  # of commits
@@ -127,21 +127,15 @@ class Turns:
 
     def _begin(self) -> None:
         """Let the turn end when this round of the event loop is over."""
-        if not self.begun:
-            self.begun = True
+        if not self._begun:
+            self._begun = True
             self._loop.call_soon(self._end)
 
-    def glance(self) -> bool:
-        """Let time pass, without a turn, for clients that may only ask: what they read is in the
-        log. False: there must be a turn. If one of them writes, `join` it, as `timed`."""
-        return not (self.begun or self.engine.shared is not None or self.engine.pass_time())
-
-    def join(self, waiter: TurnMember | None = None, *, timed: bool = False) -> None:
-        """Be part of this turn; a new one begins if there is none. `timed`: at the time of a
-        `glance` just now."""
-        if not self.begun:
+    def join(self, waiter: TurnMember | None = None) -> None:
+        """Be part of this turn; a new one begins if there is none."""
+        if not self._begun:
             self._begin()
-            self.engine.begin(timed=timed)
+            self.engine.begin()
         if waiter is not None:
             self._turn.append(waiter)
 
@@ -197,7 +191,7 @@ class GroupCommit(Turns):
         self._thread.start()
 
     def _end(self) -> None:
-        turn, self._turn, self.begun = self._turn, [], False
+        turn, self._turn, self._begun = self._turn, [], False
         self._rows += self.engine.end()
         if not self.committing and not self._waiters and self._disk_is_quick() and self._is_small():
             problem = self._write_here()
@@ -388,7 +382,7 @@ class GroupCommit(Turns):
     async def close(self) -> None:
         """Return when everything that was noted is written, or could not be."""
         self.join()
-        while self.begun or self.committing or self._waiters or self._rows:
+        while self._begun or self.committing or self._waiters or self._rows:
             await asyncio.sleep(0.001)
 
     def stop(self) -> None:

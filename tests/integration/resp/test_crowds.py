@@ -168,7 +168,7 @@ def test_a_transaction_cannot_collect_without_bound(serve: Serve) -> None:
         assert told(wire.ask("EXEC")).startswith("-EXECABORT")
         assert told(wire.ask("BF.RESERVE", "a", "0.001", 1_000_000, "NONSCALING")) == "+OK"
         assert told(wire.ask("MULTI")) == "+OK"
-        for _ in range(3):
+        for _ in range(5):  # 256 KiB each
             assert told(wire.ask("BF.SCANDUMP", "a", 1)) == "+QUEUED"
         assert told(wire.ask("BF.ADD", "a", "x")) == "+QUEUED"
         assert told(wire.ask("EXEC")).startswith("-ERR the replies are longer than")

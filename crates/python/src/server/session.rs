@@ -96,8 +96,6 @@ pub struct TakenIn<'py> {
     /// Bytes that waited before it, and after it.
     pub before: usize,
     pub after: usize,
-    /// Is there a reply to a write among the replies, or a write that was deferred?
-    pub wrote: bool,
 }
 
 /// What a chunk ended with.
@@ -129,12 +127,8 @@ impl Inner {
         self.input.len() - self.start
     }
 
-    fn wrote(&self) -> bool {
-        !self.output.writes.is_empty() || !self.deferred.is_empty()
-    }
-
     fn taken_in<'py>(&self, ended: Ended<'py>, before: usize) -> TakenIn<'py> {
-        TakenIn { ended, before, after: self.waiting(), wrote: self.wrote() }
+        TakenIn { ended, before, after: self.waiting() }
     }
 
     /// Forgets the replies, which go out.
@@ -422,7 +416,8 @@ impl Session {
     /// Is there a reply to a write among those, or one that was deferred?
     #[getter]
     fn wrote(&self, py: Python<'_>) -> bool {
-        self.inner(py).wrote()
+        let inner = self.inner(py);
+        !inner.output.writes.is_empty() || !inner.deferred.is_empty()
     }
 
     /// Bytes that came and are not yet done.

@@ -44,17 +44,6 @@ impl Client {
     }
 }
 
-impl Inner {
-    /// Sends the replies of those that were read. Those stay that have some left.
-    fn send(&mut self, py: Python<'_>) {
-        let Inner { clients, answered, .. } = self;
-        answered.retain(|socket| {
-            let client = clients.get_mut(socket);
-            client.is_some_and(|client| client.behind || !client.send(py, *socket))
-        });
-    }
-}
-
 /// A socket that is somebody else's to close.
 fn stream(socket: i64) -> ManuallyDrop<TcpStream> {
     // SAFETY: it is open: the connection's transport closes it, after `remove`.
@@ -101,21 +90,16 @@ impl Sockets {
 
     /// Reads from these sockets, at a time of the clock that idle clients are measured by, and does
     /// what came. Connections of which Python has to know; those whose commands wait, with what
-    /// came; those at whose end, or with an error, somebody else must read; and whether others have
-    /// replies for `write`. `at_once`: they are sent here, if nobody wrote.
-    #[allow(clippy::type_complexity)]
+    /// came; and those at whose end, or with an error, somebody else must read.
     fn read<'py>(
         &self,
         py: Python<'py>,
         ready: Vec<(i64, Bound<'py, PyAny>)>,
         now: f64,
-        at_once: bool,
-    ) -> PyResult<(Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>, bool)> {
+    ) -> PyResult<(Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>)> {
         let (mut fed, mut held, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-        let mut at_once = at_once;
-        let waits = {
-            let inner = &mut *self.inner(py);
-            let Inner { clients, answered, buffer } = inner;
+        {
+            let Inner { clients, answered, buffer } = &mut *self.inner(py);
             for (socket, _) in ready {
                 let Some(client) = clients.get(&socket) else { continue };
                 let count = match (&*stream(socket)).read(buffer) {
@@ -132,31 +116,34 @@ impl Sockets {
                     held.push((client.connection.clone_ref(py), data));
                     continue;
                 }
-                let TakenIn { ended, before, after, wrote } =
+                let TakenIn { ended, before, after } =
                     session.take_in(py, &buffer[..count], Some(now));
-                at_once &= !wrote; // what others have seen of it is not in the log yet
                 if before == 0 && after == 0 && matches!(ended, Ended::Nothing) {
                     answered.push(socket);
                 } else {
                     fed.push((client.connection.clone_ref(py), ended, before, count));
                 }
             }
-            if at_once {
-                inner.send(py);
-            }
-            !inner.answered.is_empty()
-        };
+        }
         // Not under the lock: to make a list may run Python code, a collection of garbage.
         let told = fed.into_iter().map(|(connection, outcome, before, count)| {
             Ok((connection, outcome.told(py)?, before, count))
         });
-        Ok((told.collect::<PyResult<_>>()?, held, ended, waits))
+        Ok((told.collect::<PyResult<_>>()?, held, ended))
     }
 
     /// Sends the replies of those that were read; returns the connections that have some left.
     fn write(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        self.inner(py).send(py);
-        self.take(py)
+        let Inner { clients, answered, .. } = &mut *self.inner(py);
+        let mut left = Vec::new();
+        for socket in answered.drain(..) {
+            if let Some(client) = clients.get_mut(&socket)
+                && (client.behind || !client.send(py, socket))
+            {
+                left.push(client.connection.clone_ref(py));
+            }
+        }
+        left
     }
 
     /// Sends a connection's replies; false if some are left, or it is none of these.

@@ -107,7 +107,7 @@ class SharedTurns(Turns):
         return future
 
     def _end(self) -> None:
-        turn, self._turn, self.begun = self._turn, [], False
+        turn, self._turn, self._begun = self._turn, [], False
         self.engine.end()
         for waiter in waiters_of(turn):
             if waiter.wrote:
@@ -120,7 +120,7 @@ class SharedTurns(Turns):
     def _send_next(self) -> None:
         """Send what was noted, unless something is on its way: then more is noted meanwhile, and
         all of it is the next entry."""
-        if self._sent or self.begun:  # in a turn that goes on, more is noted: its end sends it
+        if self._sent or self._begun:  # in a turn that goes on, more is noted: its end sends it
             return
         now = time.monotonic()
         if now < self._next_at and (self._held or self._expected):
@@ -191,7 +191,7 @@ class SharedTurns(Turns):
         """Return when every turn was answered; those that take long with an error."""
         self.join()
         until = time.monotonic() + _CLOSING
-        while self.begun or ((self._sent or self._held) and time.monotonic() < until):
+        while self._begun or ((self._sent or self._held) and time.monotonic() < until):
             await asyncio.sleep(0.001)
         self.refuse_all(errors.StoreUnavailable("this node stops: it may be done, or not"))
 

@@ -389,11 +389,11 @@ class RespConnection(asyncio.Protocol):
         if self.charged:
             self._give_back()
         # Not past what the transport still has to send.
-        direct = self.sockets is not None and not self.transport.get_write_buffer_size()
-        if not direct or not self.sockets.send_of(self):
-            data = self.session.take()
-            if data:
-                self.transport.write(data)
+        sockets = None if self.transport.get_write_buffer_size() else self.sockets
+        sent = sockets is not None and sockets.send_of(self)
+        data = b"" if sent else self.session.take()
+        if data:
+            self.transport.write(data)
         if self.client.closing:
             self.stop_reading()
             self.transport.close()

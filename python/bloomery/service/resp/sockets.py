@@ -1,13 +1,15 @@
 """Connections in the clear that native code reads and answers: all that sent something are one call
 of it, and all replies of a turn another.
 
-    epoll of these sockets ──readable──> read: parsed, done ──> nobody wrote: answered at once
-                                                └──> a turn: Python does what is not usual ──>
-                                                     logged, what was written ──> write: answered
+    epoll of these sockets ──readable──> the loop: join the turn ──> read: parsed, done
+                                                                      └──> Python, what is not usual
+                     the end of the turn: logged, if anything was written ──> write: answered
 
 Without a pipeline each request is a wake-up; as a call of its own for each connection, from the
-loop through its transport and back, a request took a third more time. What the socket does not
-take, the end and errors are for the transport, and so is TLS.
+loop through its transport and back, a request took a third more time. All replies go out together:
+sent as soon as they were there, which who only asks could have, they woke the clients one by one,
+and 50 of them got 87,000 answers a second instead of 107,000. What the socket does not take, the
+end and errors are for the transport, and so is TLS.
 """
 
 from __future__ import annotations
@@ -81,14 +83,10 @@ class Sockets:
             self._epoll.unregister(number)
 
     def _round(self) -> None:
-        """Do what came, as a part of a turn if anybody wrote."""
-        ready, turns = self._epoll.poll(0), self._turns
-        alone = turns.glance()
-        if not alone:
-            turns.join(self)
-        fed, held, ended, waits = self._native.read(ready, time.monotonic(), alone)
-        if alone and (waits or fed):
-            turns.join(self, timed=True)
+        """Do what came, as a part of this turn."""
+        ready = self._epoll.poll(0)
+        self._turns.join(self)
+        fed, held, ended = self._native.read(ready, time.monotonic())
         for connection, command, before, came in fed:
             try:
                 connection.fed(command, before, came)

@@ -38,14 +38,15 @@ class Pair:
         self.number = self.ours.fileno()
         self.sockets.add(self.number, self.session, self)
 
-    def read(
-        self, data: bytes = b"", *, at_once: bool = False
-    ) -> tuple[list[object], list[object], list[object]]:
+    def read(self, data: bytes = b"") -> tuple[list[object], list[object], list[object]]:
         """What is handed to Python after the client sent this."""
         if data:
             self.client.sendall(data)
-        fed, held, ended, self.waits = self.sockets.read([(self.number, 1)], 7.5, at_once)
+        fed, held, ended = self.sockets.read([(self.number, 1)], 7.5)
         return list(fed), list(held), list(ended)
+
+    def wrote(self) -> bool:
+        return self.session.wrote
 
     def received(self) -> bytes:
         """What has come back to the client."""
@@ -71,25 +72,13 @@ def test_what_is_usual_is_answered_at_the_end_of_the_turn(pair: Pair) -> None:
     """Usual commands are done when they are read, and their replies go out with `write`."""
     assert pair.read(b"BF.ADD seen a\r\nBF.EXISTS seen a\r\nBF.EXISTS seen b\r\n") == ([], [], [])
     assert pair.received() == b""
-    assert pair.session.wrote
+    assert pair.wrote()
     assert pair.session.last == 7.5
     assert pair.sockets.write() == []
     assert pair.received() == b":1\r\n:1\r\n:0\r\n"
-    assert not pair.session.wrote
+    assert not pair.wrote()
     assert pair.sockets.write() == []  # once
     assert pair.received() == b""
-
-
-def test_who_only_asks_is_answered_at_once(pair: Pair) -> None:
-    """With `at_once` replies go out as they are read; if anybody wrote, at the end of the turn."""
-    assert pair.read(b"BF.EXISTS seen a\r\n", at_once=True) == ([], [], [])
-    assert not pair.waits
-    assert pair.received() == b":0\r\n"
-    assert pair.read(b"BF.ADD seen a\r\n", at_once=True) == ([], [], [])
-    assert pair.waits
-    assert pair.received() == b""
-    assert pair.sockets.write() == []
-    assert pair.received() == b":1\r\n"
 
 
 def test_what_is_not_usual_is_handed_out(pair: Pair) -> None:
@@ -222,7 +211,7 @@ def test_replies_stay_in_order_whoever_sends_them(tmp_path: Path, fsync: str) ->
 
 
 def test_a_read_sees_no_filter_whose_time_is_over(tmp_path: Path) -> None:
-    """A reader alone, without a turn, has time pass too: what expired is gone, and logged so."""
+    """For who only asks time passes too: what expired is gone, and logged so."""
 
     async def main() -> None:
         async with running(tmp_path) as server:
