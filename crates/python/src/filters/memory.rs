@@ -11,7 +11,7 @@ use std::os::fd::FromRawFd;
 use std::os::raw::c_int;
 #[cfg(unix)]
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bloomery_core::bits::{self, Bits};
 use bloomery_core::budget;
@@ -19,6 +19,7 @@ use bloomery_core::budget;
 use bloomery_core::format::{CHUNK_BYTES, checksum};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::PyBytes;
 
 use crate::errors::{invalid, no_memory};
@@ -34,8 +35,13 @@ impl Memory {
         Memory(Mutex::new(Some(bits)))
     }
 
+    /// The bits; while another thread has them, which may wait for the interpreter, it is let go of.
+    fn lock<'a>(&'a self, py: Python<'a>) -> MutexGuard<'a, Option<Bits>> {
+        self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn take(&self, py: Python<'_>) -> PyResult<Bits> {
-        let mut bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bits = self.lock(py);
         bits.take().ok_or_else(|| invalid(py, "this memory belongs to a filter already".into()))
     }
 }
@@ -50,7 +56,7 @@ impl Memory {
 
     /// Asks the kernel for all of the memory, in a thread that lets others run.
     fn touch(&self, py: Python<'_>) {
-        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bits = self.lock(py).clone();
         if let Some(bits) = bits {
             py.detach(|| bits.touch());
         }
@@ -60,7 +66,7 @@ impl Memory {
     fn write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let held = BufferView::get(data, ffi::PyBUF_SIMPLE)
             .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
-        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bits = self.lock(py);
         let room = bits.as_ref().map_or(0, Bits::nbytes);
         match &*bits {
             Some(bits)
@@ -86,7 +92,7 @@ impl Memory {
         count: usize,
         before: u64,
     ) -> PyResult<(usize, u64)> {
-        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bits = self.lock(py);
         let room = bits.as_ref().map_or(0, Bits::nbytes);
         match &*bits {
             Some(bits) if start.is_multiple_of(8) && start.saturating_add(count) <= room => py
@@ -103,7 +109,7 @@ impl Memory {
         offset: usize,
         count: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let bits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bits = self.lock(py);
         let room = bits.as_ref().map_or(0, Bits::nbytes);
         let (start, count) = (offset.min(room), count.min(room.saturating_sub(offset)));
         PyBytes::new_with(py, count, |copy| {

@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::errors::invalid;
 use crate::server::apply::REFUSED;
 use crate::server::names::{ADD, ADD_NEW, CommandFamily, Names, REMOVE};
-use crate::server::output::{Output, told};
+use crate::server::output::{Output, explain};
 use crate::server::sliced::MANY;
 use crate::server::usual::{KeyCommand, usual};
 
@@ -53,7 +53,7 @@ pub struct Deferred {
 const KEEP: usize = 1 << 16;
 
 /// What became of a record.
-enum Told<'py> {
+enum Applied<'py> {
     Answers(Bound<'py, PyBytes>, Option<(String, String)>),
     Error(Bound<'py, PyBytes>),
     /// Its filter was dropped before the log came to it: nothing was done.
@@ -147,12 +147,12 @@ impl Deferred {
         limits: &Limits,
     ) -> PyResult<Vec<Vec<Bound<'py, PyBytes>>>> {
         let before = (output.bytes.len(), output.writes.len());
-        let told = self.reply_to_each(output, results, again);
-        if !matches!(&told, Ok(dropped) if dropped.len() <= again.len()) {
+        let replied = self.reply_to_each(output, results, again);
+        if !matches!(&replied, Ok(dropped) if dropped.len() <= again.len()) {
             output.bytes.truncate(before.0);
             output.writes.truncate(before.1);
             let py = results.py();
-            return Ok(told?.into_iter().map(|place| self.words(py, place, limits)).collect());
+            return Ok(replied?.into_iter().map(|place| self.words(py, place, limits)).collect());
         }
         self.close(output);
         Ok(Vec::new())
@@ -188,16 +188,16 @@ impl Deferred {
         for Slot { record, first, keys, act, family, several, command } in &self.slots {
             if known.as_ref().is_none_or(|(of, _)| of != record) {
                 let result = results.get_item(*record).map_err(|_| wrong())?;
-                known = Some((*record, told_of(result)?));
+                known = Some((*record, parse_result(result)?));
             }
-            let Some((_, told_here)) = &known else { return Err(wrong()) };
-            let (answers, refusal) = match told_here {
-                Told::Answers(answers, refusal) => (answers.as_bytes(), refusal),
-                Told::Error(error) => {
+            let Some((_, applied)) = &known else { return Err(wrong()) };
+            let (answers, refusal) = match applied {
+                Applied::Answers(answers, refusal) => (answers.as_bytes(), refusal),
+                Applied::Error(error) => {
                     output.push(error.as_bytes(), true);
                     continue;
                 }
-                Told::Dropped => {
+                Applied::Dropped => {
                     if let Some(reply) = again.get(dropped.len()) {
                         output.push(reply.as_bytes(), true);
                     }
@@ -209,7 +209,7 @@ impl Deferred {
             let done = answers.iter().position(|answer| *answer == REFUSED);
             let error = match (done, refusal) {
                 (None, _) => None,
-                (Some(_), Some((code, message))) => Some(told(*family, code, message)),
+                (Some(_), Some((code, message))) => Some(explain(*family, code, message)),
                 (Some(_), None) => return Err(wrong()),
             };
             output.one(*act, |output| {
@@ -235,13 +235,13 @@ impl Deferred {
     }
 }
 
-fn told_of(result: Bound<'_, PyAny>) -> PyResult<Told<'_>> {
+fn parse_result(result: Bound<'_, PyAny>) -> PyResult<Applied<'_>> {
     if let Ok(error) = result.cast::<PyBytes>() {
-        return Ok(Told::Error(error.clone()));
+        return Ok(Applied::Error(error.clone()));
     }
     if result.is_none() {
-        return Ok(Told::Dropped);
+        return Ok(Applied::Dropped);
     }
     let (answers, refusal) = result.extract()?;
-    Ok(Told::Answers(answers, refusal))
+    Ok(Applied::Answers(answers, refusal))
 }

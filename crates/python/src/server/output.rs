@@ -115,7 +115,7 @@ pub fn text(family: CommandFamily, refusal: &Refusal) -> String {
 
 /// The same, of a refusal that Python had: its code and message.
 #[cold]
-pub fn told(family: CommandFamily, code: &str, message: &str) -> String {
+pub fn explain(family: CommandFamily, code: &str, message: &str) -> String {
     match code {
         "not-enough-memory" => text(family, &Refusal::NoMemory(0)),
         "filter-full" | "too-many-copies" => text(family, &Refusal::Full(message.into())),

@@ -126,10 +126,10 @@ impl Sockets {
             }
         }
         // Not under the lock: to make a list may run Python code, a collection of garbage.
-        let told = fed.into_iter().map(|(connection, outcome, before, count)| {
-            Ok((connection, outcome.told(py)?, before, count))
+        let outcomes = fed.into_iter().map(|(connection, outcome, before, count)| {
+            Ok((connection, outcome.to_python(py)?, before, count))
         });
-        Ok((told.collect::<PyResult<_>>()?, held, ended))
+        Ok((outcomes.collect::<PyResult<_>>()?, held, ended))
     }
 
     /// Sends the replies of those that were read; returns the connections that have some left.

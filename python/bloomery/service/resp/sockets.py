@@ -6,10 +6,10 @@ of it, and all replies of a turn another.
                      the end of the turn: logged, if anything was written ──> write: answered
 
 Without a pipeline each request is a wake-up; as a call of its own for each connection, from the
-loop through its transport and back, a request took a third more time. All replies go out together:
-sent as soon as they were there, which who only asks could have, they woke the clients one by one,
-and 50 of them got 87,000 answers a second instead of 107,000. What the socket does not take, the
-end and errors are for the transport, and so is TLS.
+loop through its transport and back, a request took a third more time. All replies of a turn go out
+together: sent as soon as they were there, 50 clients got 87,000 answers a second instead of 107,000
+(one run of six rounds). What the socket does not take, the end and errors are for the transport,
+and so is TLS.
 """
 
 from __future__ import annotations
