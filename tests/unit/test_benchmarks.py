@@ -20,6 +20,7 @@ import pytest
 
 from benchmarks import busy
 from benchmarks.__main__ import main
+from benchmarks.limits import beats
 from benchmarks.parts import PARTS, USUAL, Part, command_of, expected
 from conftest import require
 from docs.pages import script
@@ -169,6 +170,30 @@ def test_limits_are_measured_and_judged(tmp_path: Path) -> None:
     require("pyarrow"), require("fastbloom_rs")
     found = run(tmp_path, "limits")
     assert len(found["how_good"]) == len(found["records"]) > 30
+
+
+def test_what_the_host_took_is_no_pause() -> None:
+    """Time in which a processor stood still is taken off once, whichever and how many did."""
+    late = [(1.0, 2.0), (1.5, 3.0), (4.0, 5.0), (1.2, 1.3)]
+    assert beats.without(0.0, 10.0, late) == pytest.approx(7.0)
+    assert beats.without(1.1, 2.5, late) == 0.0
+    assert beats.without(2.9, 4.5, late) == pytest.approx(1.0)
+    assert beats.without(5.0, 6.0, late) == 1.0
+
+
+def test_beats_are_late_only_where_something_was() -> None:
+    """A beat tells when it was late, by our clock; where nobody may go first there is none."""
+    before = os.sched_getscheduler(0)
+    with beats.before_others() as allowed:
+        if not allowed:
+            pytest.skip("real time is not allowed here")
+        processor = min(os.sched_getaffinity(0))
+        began = time.perf_counter()
+        with beats.beating({processor}) as late:
+            assert late == []
+    assert os.sched_getscheduler(0) == before
+    ended = time.perf_counter()
+    assert all(began < start < end < ended for start, end in late)
 
 
 @pytest.mark.slow

@@ -30,10 +30,12 @@ impl<const WIDTH: usize> Counters<WIDTH> {
         if WIDTH == 8 { fours | fours >> 4 } else { fours }
     }
 
-    /// The lowest bit of each counter that is below its maximum; other bits are rubbish.
+    /// The lowest bit of each counter that is at its maximum; other bits are rubbish.
     #[inline(always)]
-    fn not_full(word: u64) -> u64 {
-        Self::not_zero(!word)
+    fn full(word: u64) -> u64 {
+        let pairs = word & word >> 1;
+        let fours = pairs & pairs >> 2;
+        if WIDTH == 8 { fours & fours >> 4 } else { fours }
     }
 
     fn values(word: u64) -> impl Iterator<Item = u64> {
@@ -62,7 +64,7 @@ impl<const WIDTH: usize> Rule for Counters<WIDTH> {
         for (word, mask) in line.iter_mut().zip(mask) {
             empty |= mask & !Self::not_zero(*word);
             // No counter overflows into the next: full ones are left alone.
-            *word = word.wrapping_add(mask & Self::not_full(*word));
+            *word = word.wrapping_add(mask & !Self::full(*word));
         }
         empty != 0
     }
@@ -71,7 +73,7 @@ impl<const WIDTH: usize> Rule for Counters<WIDTH> {
     fn remove(line: &mut Line, mask: &Line) -> bool {
         let mut taken = 0;
         for (word, mask) in line.iter_mut().zip(mask) {
-            let down = mask & Self::not_full(*word) & Self::not_zero(*word);
+            let down = mask & !Self::full(*word) & Self::not_zero(*word);
             taken |= down;
             *word = word.wrapping_sub(down);
         }
@@ -101,7 +103,7 @@ impl<const WIDTH: usize> Rule for Counters<WIDTH> {
 
     fn facts(cells: &Cells<Self>) -> Vec<(&'static str, Fact)> {
         let ones = u64::MAX / Self::MAX;
-        let full = |word: u64| u64::from((!Self::not_full(word) & ones).count_ones());
+        let full = |word: u64| u64::from((Self::full(word) & ones).count_ones());
         let saturated =
             cells.lines(Scan::ALL).map(|line| line.into_iter().map(full).sum::<u64>()).sum();
         vec![

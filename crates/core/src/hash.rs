@@ -120,6 +120,12 @@ impl KeyHasher {
         (self.kind == HashKind::Xxh3).then_some(ints)
     }
 
+    /// The hash of 17 to 32 bytes (or text) by their words, for who has them in registers; xxh3 only.
+    #[inline(always)]
+    pub(crate) fn words_hash(&self) -> Option<WordsHash> {
+        (self.kind == HashKind::Xxh3).then_some(WordsHash { seed: self.seed as u64 })
+    }
+
     /// A larger one has a ninth byte, which holds its sign.
     #[inline(always)]
     pub fn hash_u64(&self, value: u64) -> u64 {
@@ -165,6 +171,31 @@ impl IntHash {
         h ^= (h >> 35).wrapping_add(8);
         h = h.wrapping_mul(PRIME_MX2);
         h ^ (h >> 28)
+    }
+}
+
+/// XXH3-64 of 17 to 32 bytes.
+pub(crate) struct WordsHash {
+    seed: u64,
+}
+
+impl WordsHash {
+    /// By the first two words of 8 bytes, and the last two.
+    #[inline(always)]
+    pub(crate) fn hash(self, [first, last]: [[u64; 2]; 2], len: u64) -> u64 {
+        const FIRST: [u64; 2] = [0xBE4B_A423_396C_FEB8, 0x1CAD_21F7_2C81_017C];
+        const LAST: [u64; 2] = [0xDB97_9083_E96D_D4DE, 0x1F67_B3B7_A4A4_4072];
+        let mix = |words: [u64; 2], secret: [u64; 2]| {
+            let low = words[0] ^ secret[0].wrapping_add(self.seed);
+            let high = words[1] ^ secret[1].wrapping_sub(self.seed);
+            let product = u128::from(low) * u128::from(high);
+            product as u64 ^ (product >> 64) as u64
+        };
+        let start = len.wrapping_mul(0x9E37_79B1_85EB_CA87);
+        let mut h = start.wrapping_add(mix(first, FIRST)).wrapping_add(mix(last, LAST));
+        h ^= h >> 37;
+        h = h.wrapping_mul(0x1656_6791_9E37_79F9);
+        h ^ (h >> 32)
     }
 }
 
@@ -226,6 +257,20 @@ mod tests {
             for v in [0i64, 1, -1, -2, 5, 1 << 40, i64::MIN, i64::MAX] {
                 let slow = xxh3_64_with_seed(&v.to_le_bytes(), seed);
                 assert_eq!(IntHash::new(seed).hash(v), slow);
+            }
+        }
+    }
+
+    /// So is that of 17 to 32 bytes by their words.
+    #[test]
+    fn words_take_the_published_hash() {
+        let bytes: [u8; 32] = std::array::from_fn(|i| (i * 37 + 11) as u8);
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        for seed in [0u64, 1, 0xDEAD_BEEF, u64::MAX] {
+            for len in 17..=32 {
+                let words = [[word(0), word(8)], [word(len - 16), word(len - 8)]];
+                let hash = WordsHash { seed }.hash(words, len as u64);
+                assert_eq!(hash, xxh3_64_with_seed(&bytes[..len], seed));
             }
         }
     }

@@ -85,6 +85,15 @@ pub trait Kind: Send + Sync + 'static {
         self.add(h)
     }
 
+    /// Does it work on whole lines, so that its loops are worth compiling for AVX-512?
+    #[cfg(target_arch = "x86_64")]
+    fn is_wide() -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
+
     /// Adds keys in order, if the kind has a faster way than one after the other: how many it took,
     /// and why no more. Of those there is an answer.
     fn add_each(

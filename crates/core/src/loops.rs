@@ -7,7 +7,7 @@ use crate::batch::{BLOCK, HashBlocks};
 use crate::hash::IntHash;
 use crate::kind::{Kind, Refusal, Removal};
 #[cfg(target_arch = "x86_64")]
-use crate::probe::has_avx2;
+use crate::probe::{has_avx2, has_avx512};
 
 /// Brings hashes, and never fails at it.
 pub type Hashes<'a> = HashBlocks<'a, Infallible>;
@@ -213,8 +213,16 @@ fn with_bmi<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
         fn fast<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
             work.run::<true>()
         }
-        if has_avx2() {
+        #[target_feature(enable = "avx2,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
+        fn faster<K: Kind>(work: impl Loop<K>) -> Result<(), Refusal> {
+            work.run::<true>()
+        }
+        if K::is_wide() && has_avx512() {
             // SAFETY: the processor was just asked.
+            return unsafe { faster(work) };
+        }
+        if has_avx2() {
+            // SAFETY: as above.
             return unsafe { fast(work) };
         }
     }

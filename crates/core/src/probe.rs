@@ -299,25 +299,41 @@ fn with_blocked<const LINES: usize, J: Job>(bits: &Bits, shape: &Shape, job: J) 
     job.run(&Blocked::<LINES, false, 0>::new(bits, shape))
 }
 
-/// Has the processor all that any function here is compiled for: AVX2, BMI1, BMI2 and POPCNT? Asked
-/// once, not four look-ups in std's cache for every single question.
+/// Has the processor all that any function here is compiled for: AVX2, BMI1, BMI2 and POPCNT?
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn has_avx2() -> bool {
-    const UNKNOWN: u8 = 2;
+    known_width() >= 1
+}
+
+/// And AVX-512 as processors have it since 2019 (Ice Lake) and 2022 (Zen 4), with VBMI2?
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn has_avx512() -> bool {
+    known_width() >= 2
+}
+
+/// 0, 1 or 2: neither, the first, both. Asked once, not some look-ups in std's cache for every single
+/// question.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn known_width() -> u8 {
+    const UNKNOWN: u8 = u8::MAX;
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+    macro_rules! all {
+        ($($feature:tt)*) => { $(std::is_x86_feature_detected!($feature))&&* };
+    }
     #[cold]
-    fn ask() -> bool {
-        let found = std::is_x86_feature_detected!("avx2")
-            && std::is_x86_feature_detected!("bmi1")
-            && std::is_x86_feature_detected!("bmi2")
-            && std::is_x86_feature_detected!("popcnt");
-        KNOWN.store(u8::from(found), Relaxed);
+    fn ask() -> u8 {
+        let narrow = all!("avx2" "bmi1" "bmi2" "popcnt");
+        let wide = all!("avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vbmi" "avx512vbmi2");
+        let found = u8::from(narrow) + u8::from(narrow && wide);
+        KNOWN.store(found, Relaxed);
         found
     }
     match KNOWN.load(Relaxed) {
         UNKNOWN => ask(),
-        known => known == 1,
+        known => known,
     }
 }
 

@@ -113,15 +113,16 @@ def test_a_list(make: Callable[[], Any], ticker: Ticker) -> None:
 def test_growing_in_small_batches() -> None:
     """Few keys are added with the interpreter lock held; when the table has to grow in the middle
     of them they go on without it, none is lost and none is taken twice."""
-    arrays, lists = CuckooFilter(1000, 1e-9, grow=True), CuckooFilter(1000, 1e-9, grow=True)
+    arrays, lists, unasked = (CuckooFilter(1000, 1e-9, grow=True) for _ in range(3))
     keys = np.arange(400_000)
     new = 0
     for start in range(0, len(keys), 500):
         some = keys[start : start + 500]
         new += int(np.count_nonzero(arrays.add_many(some)))
         new += sum(lists.add_many(some.tolist()))
+        unasked.update(some.tolist())
     assert new >= 2 * len(keys) - 2
-    for filter in (arrays, lists):
+    for filter in (arrays, lists, unasked):
         assert filter.info()["estimated_count"] == len(keys)
         assert np.asarray(filter.remove_many(keys)).all()
         assert filter.info()["estimated_count"] == 0

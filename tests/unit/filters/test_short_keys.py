@@ -73,9 +73,10 @@ def test_text_of_any_length(character: str) -> None:
     ):
         whole = character * length
         same(whole, whole.encode(), Text(whole))
-    for place in range(20):
-        text = f"{'x' * place}{character}{'y' * (19 - place)}"
-        same(text, text.encode(), Text(text))
+    for length in (16, 20, 32):
+        for place in range(length):
+            text = f"{'x' * place}{character}{'y' * (length - 1 - place)}"
+            same(text, text.encode(), Text(text))
 
 
 @pytest.mark.parametrize("length", [1, 4, 9, 17, 100, 1000])

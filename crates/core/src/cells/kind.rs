@@ -47,6 +47,12 @@ impl<R: Rule> Kind for Cells<R> {
         Ok(widest!(self: &mut Cells<R>, add(h) -> bool))
     }
 
+    /// A line is one register, and three of its words meet in one instruction.
+    #[cfg(target_arch = "x86_64")]
+    fn is_wide() -> bool {
+        true
+    }
+
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn contains_wide(&self, h: u64) -> bool {

@@ -210,8 +210,8 @@ fn hash_item(list: &Bound<'_, PyList>, i: usize, hasher: &KeyHasher) -> Option<P
     }
 }
 
-/// Objects hashed before their bits are touched.
-const OBJECTS: usize = 4096;
+/// Objects hashed before their bits are touched: their hashes stay in the innermost cache.
+const OBJECTS: usize = 1024;
 
 /// Python objects, one by one: the interpreter lock is needed to read each. All of a chunk's hashes
 /// are made before the first of its bits is set: hashing may run Python code, which may let another
@@ -228,7 +228,8 @@ fn objects(
     let py = unsafe { Python::assume_attached() };
     // A length is only a hint: it may be a lie.
     let expected = expected.min(1 << 20);
-    let mut mask = Mask { rows: Vec::with_capacity(expected), array: false };
+    let mut mask =
+        Mask { rows: Vec::with_capacity(if options.mask { expected } else { 0 }), array: false };
     let mut hashes = Vec::with_capacity(OBJECTS.min(expected.max(1)));
     let mut nulls = Vec::new();
     let mut row = 0;
@@ -248,19 +249,25 @@ fn objects(
             }
             row += 1;
         }
-        let before = mask.rows.len();
+        if options.mask && mask.rows.capacity() - mask.rows.len() < hashes.len() {
+            // Copies all that there are, if they cannot stay where they are, while others run.
+            py.detach(|| mask.rows.reserve(hashes.len()));
+        }
+        let mut done = 0;
         target.enter(py, false, |inside| {
-            let mut left = hashes[mask.rows.len() - before..].chunks(BLOCK);
+            let mut left = hashes[done..].chunks(BLOCK);
             let mut blocks = |block: &mut [u64; BLOCK]| {
                 let some = left.next().unwrap_or_default();
                 block[..some.len()].copy_from_slice(some);
                 Ok(some.len())
             };
-            inside.hashes(&mut blocks, &mut |answers| mask.rows.extend_from_slice(answers))
+            inside.hashes(&mut blocks, &mut |answers| {
+                done += answers.len();
+                if options.mask {
+                    mask.rows.extend_from_slice(answers);
+                }
+            })
         })?;
-        if !options.mask {
-            mask.rows.clear();
-        }
         if let Some(end) = stopped {
             end?;
             mask.leave_out(&nulls);

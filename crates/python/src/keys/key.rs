@@ -15,7 +15,7 @@ use pyo3::{Borrowed, ffi};
 
 use crate::errors::{error, invalid};
 use crate::keys::layout::{compact_ascii, int64, uuid_attribute, uuid_class};
-use crate::keys::short::hash_short;
+use crate::keys::short::{hash_short, hash_text};
 
 /// Tuples within tuples deeper than this are refused, before the stack runs out.
 const MAX_DEPTH: usize = 64;
@@ -42,6 +42,9 @@ pub fn hash_key(key: Borrowed<'_, '_, PyAny>, hasher: &KeyHasher) -> PyResult<u6
         if class == &raw mut ffi::PyUnicode_Type {
             if let Some(ascii) = compact_ascii(object) {
                 return Ok(hasher.hash_bytes(ascii));
+            }
+            if let Some(h) = hash_text(object, hasher) {
+                return Ok(h);
             }
         } else if class == &raw mut ffi::PyLong_Type {
             if let Some(value) = int64(object) {

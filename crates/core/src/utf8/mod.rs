@@ -3,7 +3,14 @@
 //! Most text that is not ASCII has some that is, which goes over a word at a time. Room is asked for
 //! once, for all that there could be.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
 use std::mem::MaybeUninit;
+
+use crate::hash::KeyHasher;
+#[cfg(target_arch = "x86_64")]
+use crate::probe::has_avx512;
 
 /// A character may be written as 4 bytes though it takes fewer, and a word as 8.
 const SPARE: usize = 8;
@@ -18,6 +25,13 @@ pub trait Unit: Copy + Into<u32> {
     /// # Safety
     /// `room` bytes can be written at `out`.
     unsafe fn write(units: &[Self], out: *mut u8) -> Option<usize>;
+
+    /// The hash of few units, where there is a faster way to it than their bytes; None if there is
+    /// not, or one of them is not a character.
+    #[inline(always)]
+    fn hash_few(_units: &[Self], _hasher: &KeyHasher) -> Option<u64> {
+        None
+    }
 }
 
 /// The room that `encode` wants for so many units.
@@ -73,8 +87,23 @@ unsafe fn put<const N: usize>(at: *mut u8, bytes: [u8; N]) {
     unsafe { at.cast::<[u8; N]>().write_unaligned(bytes) };
 }
 
+/// Units of which some are hashed at once, where the processor can.
+macro_rules! few_at_once {
+    () => {
+        #[cfg(target_arch = "x86_64")]
+        #[inline(always)]
+        fn hash_few(units: &[Self], hasher: &KeyHasher) -> Option<u64> {
+            let few = units.len() <= <Self as avx512::Narrow>::UNITS && has_avx512();
+            // SAFETY: no more units, and the processor was asked.
+            if few { unsafe { avx512::hash(units, hasher) } } else { None }
+        }
+    };
+}
+
 impl Unit for u8 {
     const MOST: usize = 2;
+
+    few_at_once!();
 
     #[inline(always)]
     unsafe fn write(units: &[u8], out: *mut u8) -> Option<usize> {
@@ -108,6 +137,8 @@ impl Unit for u8 {
 
 impl Unit for u16 {
     const MOST: usize = 3;
+
+    few_at_once!();
 
     #[inline(always)]
     unsafe fn write(units: &[u16], out: *mut u8) -> Option<usize> {
@@ -165,6 +196,7 @@ impl Unit for u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::HashKind;
 
     /// Text of so many characters, some of which are ASCII, and none above `most`.
     fn text(len: usize, most: u32, state: &mut u64) -> String {
@@ -228,6 +260,53 @@ mod tests {
             units[at] = 0xD800 + at as u16;
             assert_eq!(appended(&units), Err(at));
             assert_eq!(appended(&units.map(u32::from)), Err(at));
+        }
+    }
+
+    /// The hash of few characters is that of their bytes, wherever which of them stand.
+    #[test]
+    fn few_hash_as_their_bytes() {
+        fn check<U: Unit>(units: &[U], text: &str) {
+            for (kind, _) in HashKind::ALL {
+                let hasher = KeyHasher { kind, seed: 0x1234_5678_9ABC_DEF0_0FED_CBA9_8765_4321 };
+                let expected = hasher.hash_bytes(text.as_bytes());
+                assert!(U::hash_few(units, &hasher).is_none_or(|h| h == expected), "{text:?}");
+            }
+        }
+        let mut state = 2;
+        for round in 0..if cfg!(miri) { 1 } else { 300 } {
+            for len in 0..=34 {
+                let most = [0x7F, 0xFF, 0x7FF, 0xFFFF][round % 4];
+                let text = text(len, most, &mut state);
+                let units: Vec<u16> = text.encode_utf16().collect();
+                check(&units, &text);
+                if most <= 0xFF {
+                    check(&units.iter().map(|unit| *unit as u8).collect::<Vec<u8>>(), &text);
+                }
+            }
+        }
+        let hasher = KeyHasher { kind: HashKind::Xxh3, seed: 0 };
+        for at in 0..16 {
+            let mut units = [0x7528u16; 16];
+            units[at] = 0xD800 + 100 * at as u16;
+            assert_eq!(u16::hash_few(&units, &hasher), None);
+        }
+    }
+
+    /// Every unit of 16 bits, alone and as the last of many, is hashed as `char` has it.
+    #[test]
+    fn every_unit_hashes() {
+        let hasher = KeyHasher { kind: HashKind::Xxh3, seed: 3 };
+        for unit in (0..=u16::MAX).step_by(if cfg!(miri) { 9973 } else { 1 }) {
+            for before in [0, 9, 15] {
+                let units = [vec![0xE9; before], vec![unit]].concat();
+                let Ok(text) = String::from_utf16(&units) else {
+                    assert_eq!(u16::hash_few(&units, &hasher), None);
+                    continue;
+                };
+                let expected = hasher.hash_bytes(text.as_bytes());
+                assert!(u16::hash_few(&units, &hasher).is_none_or(|h| h == expected), "{unit:x}");
+            }
         }
     }
 
