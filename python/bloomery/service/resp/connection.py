@@ -236,8 +236,8 @@ class RespConnection(asyncio.Protocol):
         """Answer what was asked before; then close. People send commands with `nc` like that."""
         self.ended = True
         if not self.busy and not self.paused and not self.committing:
-            self.client.closing = True
             self._join()
+            self._close_if_done()
         # TLS has no half that stays open; to say so would make the loop warn of it.
         return self.transport.get_extra_info("sslcontext") is None
 
@@ -262,7 +262,7 @@ class RespConnection(asyncio.Protocol):
             session.reply(encode(Failure("ERR Protocol error: unauthenticated bulk length"), 2))
             self.client.closing = True
         if self.ended:
-            self.client.closing = True
+            self._close_if_done()
 
     def _dispatch(self, command: FeedResult) -> bool:
         """Do what the native session left to Python, and what comes behind it; False if it goes on
@@ -294,6 +294,12 @@ class RespConnection(asyncio.Protocol):
                 return False
             command = session.feed(b"")
         return True
+
+    def _close_if_done(self) -> None:
+        """Close after these replies: nothing more will come. On a node commands may wait behind a
+        write until the log has it: `release` goes on with them."""
+        if self.context.engine.shared is None or not self.session.wrote:
+            self.client.closing = True
 
     def _later(self, seconds: float = 0.0) -> None:
         """Go on after others had their turn, or in a moment."""
