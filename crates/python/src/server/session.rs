@@ -112,7 +112,7 @@ pub enum Ended<'py> {
 
 impl<'py> Ended<'py> {
     /// As Python has it.
-    pub fn to_python(self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub fn into_python(self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         Ok(match self {
             Ended::Nothing => None,
             Ended::Command(words) => Some(PyList::new(py, words)?.into_any()),
@@ -345,7 +345,7 @@ impl Session {
         data: &Bound<'py, PyBytes>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         // Not under the lock: to make a list may run Python code, a collection of garbage.
-        self.take_in(py, data.as_bytes(), None).ended.to_python(py)
+        self.take_in(py, data.as_bytes(), None).ended.into_python(py)
     }
 
     /// Appends a reply; `write`: it must not go out if the log cannot be written.

@@ -60,6 +60,8 @@ fn stream(socket: i64) -> ManuallyDrop<TcpStream> {
 type Fed<'py> = (Py<PyAny>, Option<Bound<'py, PyAny>>, usize, usize);
 /// A connection whose commands wait, and what came.
 type Held<'py> = (Py<PyAny>, Bound<'py, PyBytes>);
+/// What came of a round of reading; the last have ended, or failed.
+type Round<'py> = (Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>);
 
 impl Sockets {
     fn inner<'a>(&'a self, py: Python<'a>) -> MutexGuard<'a, Inner> {
@@ -96,7 +98,7 @@ impl Sockets {
         py: Python<'py>,
         ready: Vec<(i64, Bound<'py, PyAny>)>,
         now: f64,
-    ) -> PyResult<(Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>)> {
+    ) -> PyResult<Round<'py>> {
         let (mut fed, mut held, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         {
             let Inner { clients, answered, buffer } = &mut *self.inner(py);
@@ -127,7 +129,7 @@ impl Sockets {
         }
         // Not under the lock: to make a list may run Python code, a collection of garbage.
         let outcomes = fed.into_iter().map(|(connection, outcome, before, count)| {
-            Ok((connection, outcome.to_python(py)?, before, count))
+            Ok((connection, outcome.into_python(py)?, before, count))
         });
         Ok((outcomes.collect::<PyResult<_>>()?, held, ended))
     }
