@@ -49,8 +49,8 @@ def beating(processors: Collection[int]) -> Iterator[Times]:
     try:
         for number in processors:
             command = [sys.executable, "-m", __name__, str(number)]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            beats.append(subprocess.Popen(command, text=True, **pipes))
+            pipe = subprocess.PIPE
+            beats.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True))
         for beat in beats:
             assert beat.stdout is not None
             beat.stdout.readline()
