@@ -210,8 +210,8 @@ fn hash_item(list: &Bound<'_, PyList>, i: usize, hasher: &KeyHasher) -> Option<P
     }
 }
 
-/// Objects hashed before their bits are touched: their hashes stay in the innermost cache.
-const OBJECTS: usize = 1024;
+/// Objects hashed before their bits are touched.
+const OBJECTS: usize = 4096;
 
 /// Python objects, one by one: the interpreter lock is needed to read each. All of a chunk's hashes
 /// are made before the first of its bits is set: hashing may run Python code, which may let another
