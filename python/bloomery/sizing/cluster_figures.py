@@ -14,15 +14,15 @@ from dataclasses import dataclass, fields
 class Figures:
     """Times are of a processor, in microseconds; `request`: of each, `key`: of each key in it."""
 
-    request_us: float = 10.2
-    key_us: float = 0.0632
+    request_us: float = 9.59
+    key_us: float = 0.0771
     follow_request_us: float = 7.07
     follow_key_us: float = 0.158
     write_request_us: float = 28.5
     write_key_us: float = 0.104
     redis_request_us: float = 7.62
     redis_key_us: float = 0.117
-    redis_ask_us: float = 7.03
+    redis_ask_us: float = 8.17
     redis_check_us: float = 1.3
     redis_set_us: float = 3.14
     balancer_request_us: float = 11.5
