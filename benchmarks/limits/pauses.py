@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 import bloomery
+from benchmarks import beats
 from benchmarks.keys import int64s
-from benchmarks.limits import beats
 from benchmarks.limits.rows import row
 from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress, quiet

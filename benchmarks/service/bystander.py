@@ -13,11 +13,15 @@ import json
 import sys
 import threading
 import time
+from typing import Any
 
 from benchmarks.service.wire import Wire, packed
 
 EVERY = 0.0005
 """Seconds from a reply to the next request: a pause may be longer than it looks by as much."""
+
+LONG = 0.002
+"""A wait of more seconds is told with its time, to be held against when the machine stood still."""
 
 
 class _Waits:
@@ -35,8 +39,9 @@ class _Waits:
         return spent / 1e9
 
 
-def _watch(wire: Wire, name: str, waits: _Waits, over: threading.Event) -> dict[str, float]:
+def _watch(wire: Wire, name: str, waits: _Waits, over: threading.Event) -> dict[str, Any]:
     longest = {"read": 0.0, "write": 0.0, "wall": 0.0}
+    long: list[tuple[str, float, float, float]] = []
     count, clock, last = 0, time.perf_counter, False
     while not last:
         last = over.is_set()  # one more after it: what it left to do counts too
@@ -46,11 +51,15 @@ def _watch(wire: Wire, name: str, waits: _Waits, over: threading.Event) -> dict[
             waited, began = waits.seconds(), clock()
             wire.socket.sendall(request)
             wire.reply()
-            wall = clock() - began
-            longest["wall"] = max(longest["wall"], wall)
-            longest[what] = max(longest[what], wall - (waits.seconds() - waited))
+            ended = clock()
+            waited = waits.seconds() - waited
+            longest["wall"] = max(longest["wall"], ended - began)
+            if ended - began - waited > LONG:
+                long.append((what, began, ended, waited))
+            else:
+                longest[what] = max(longest[what], ended - began - waited)
         time.sleep(EVERY)
-    return {**longest, "requests": count}
+    return {**longest, "long": long, "requests": count}
 
 
 def _wait(over: threading.Event) -> None:

@@ -18,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import busy
+from benchmarks import beats, busy
 from benchmarks.__main__ import main
-from benchmarks.limits import beats
 from benchmarks.parts import PARTS, USUAL, Part, command_of, expected
 from conftest import require
 from docs.pages import script
