@@ -202,17 +202,14 @@ def test_a_thousand_filters_are_sorted_and_searched(visit: OpenPage, serve: Serv
         many.execute()
     page = visit(server, "/ui/filters")
     page.get_by_text("1,000 filters").wait_for()
-    paints: list[tuple[float, float]] = []
-
-    def quick() -> bool:
-        return any(max(times) <= 1000 for times in paints)
-
-    while not quick() and len(paints) < 20:  # others use these cores too
+    paints = []
+    for _ in range(3):  # others use these cores too
         page.goto(f"{server.url}/ui/filters")
         page.locator("#filters tbody tr").first.wait_for()
         paint, rows = page.evaluate(_PAINTED)
         paints.append((paint, rows))
-    assert quick(), paints
+    assert min(paint for paint, _ in paints) <= 1000, paints
+    assert min(rows for _, rows in paints) <= 1000, paints
     assert page.locator("#filters tbody tr").count() == 50
     page.get_by_role("button", name="Next").click()
     page.get_by_text("page 2 of 20").wait_for()

@@ -18,6 +18,8 @@ import asyncio
 import select
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from bloomery import _native
@@ -87,18 +89,22 @@ class Sockets:
         ready = self._epoll.poll(0)
         self._turns.join(self)
         fed, held, ended = self._native.read(ready, time.monotonic())
-        for connection, command, before, came in fed:
-            try:
-                connection.fed(command, before, came)
-            except Exception as problem:  # noqa: BLE001  # the others are to have their turn
-                self._loop.call_exception_handler(
-                    {"message": "a connection has failed", "exception": problem}
-                )
-                connection.abort()
+        for connection, *what in fed:
+            self._step(connection, partial(connection.fed, *what))
         for connection, data in held:
-            connection.data_received(data)
+            self._step(connection, partial(connection.data_received, data))
         for connection in ended:
-            connection.read_on()
+            self._step(connection, connection.read_on)
+
+    def _step(self, connection: DirectConnection, step: Callable[[], None]) -> None:
+        """Let a connection go on; if that fails, end it, and let the others have their turn."""
+        try:
+            step()
+        except Exception as problem:  # noqa: BLE001
+            self._loop.call_exception_handler(
+                {"message": "a connection has failed", "exception": problem}
+            )
+            connection.abort()
 
     # As a member of a turn.
 
