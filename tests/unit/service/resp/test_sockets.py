@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from bloomery import BloomFilter, _native
 from bloomery.service.durability.log import Row
 from bloomery.service.group_commit import GroupCommit
 from bloomery.service.resp.connection import RespConnection
+from bloomery.service.resp.sockets import Sockets
 from bloomery.service.server import Server
 from unit.service.inside import running
 from waiting import PATIENCE, wait_until_async
@@ -293,5 +296,46 @@ def test_a_connection_that_is_read_twice_in_a_turn_waits_once(tmp_path: Path) ->
                 gate.release(100)
             assert await reader.readexactly(4) == b":1\r\n"
             writer.close()
+
+    asyncio.run(main())
+
+
+class Waiting(Pair):
+    """A connection whose commands wait, and that notes what came meanwhile."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__()
+        self.session.held = True
+        self.socket, self.broken, self.came = self.number, broken, b""
+
+    def data_received(self, data: bytes) -> None:
+        if self.broken:
+            raise RuntimeError("broken")
+        self.came += data
+
+    def abort(self) -> None:
+        self.broken = False
+
+
+def test_one_that_fails_keeps_no_other_from_its_turn() -> None:
+    """What came for the others of a round is not lost, and the one that failed is ended."""
+
+    async def main() -> None:
+        problems: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context["message"]))
+        sockets = Sockets(cast("Any", SimpleNamespace(join=lambda _: None)))
+        connections = [Waiting(broken=True), Waiting(), Waiting(broken=True), Waiting()]
+        for connection in connections:
+            sockets.add(cast("Any", connection))
+            connection.client.sendall(b"PING\r\n")
+        try:
+            await wait_until_async(lambda: all(c.came for c in connections[1::2]))
+        finally:
+            for connection in connections:
+                sockets.remove(cast("Any", connection))
+            sockets.close()
+        assert not any(connection.broken for connection in connections)
+        assert problems == ["a connection has failed"] * 2
 
     asyncio.run(main())
