@@ -76,6 +76,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(filters::header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(filters::header::parse_header, module)?)?;
     module.add_function(wrap_pyfunction!(filters::header::checksum, module)?)?;
+    module.add_function(wrap_pyfunction!(filters::header::checksum_of_sections, module)?)?;
     module.add_function(wrap_pyfunction!(keys::key::canonical, module)?)?;
     module.add_function(wrap_pyfunction!(filters::memory::memory_used, module)?)?;
     module.add_function(wrap_pyfunction!(filters::memory::set_memory_limit, module)?)?;

@@ -78,6 +78,9 @@ def write(filter: SavedFilter | FilterBank, file: BinaryIO) -> None:
         saved.write(filter, file)
 
 
+_TOUCHED_AHEAD = 16 << 20  # bytes: of a head alone, which may lie, nothing is asked of the kernel
+
+
 class Loading:
     """The bytes of a saved filter, in order, until they are whole.
 
@@ -91,7 +94,22 @@ class Loading:
         self._cls: type[SavedFilter] = SavedFilter
         self._nbytes = 0
         self._checksum = 0
+        self._touched = 0
         self.received = 0
+
+    def nbytes_of(self, data: bytes) -> int:
+        """How many bytes of memory are gone through when the next part is taken, beside its own:
+        all for the first, which brings them, and for the last, with which they are summed; and
+        those that are asked of the kernel ahead, so that it need not make a page for each part."""
+        if self._body is None:
+            try:
+                return saved.expect(data[:HEADER_BYTES])[1]
+            except errors.BloomeryError:
+                return 0  # `take` says what is wrong
+        end = self.received + len(data) - HEADER_BYTES
+        if end >= self._nbytes:
+            return self._nbytes
+        return _TOUCHED_AHEAD if end > self._touched else 0
 
     def take(self, offset: int, data: bytes) -> Any:
         """Take the next part, which begins at this offset; with the last one, return the filter.
@@ -110,6 +128,10 @@ class Loading:
         start = self.received - HEADER_BYTES - len(self._rest)
         words = self._rest + data if self._rest else data
         end = len(words) if len(data) == left else len(words) // 8 * 8
+        if start + end > self._touched:
+            ahead = start + end + _TOUCHED_AHEAD
+            self._body.touch(self._touched, ahead - self._touched)
+            self._touched = ahead
         self._body.write(start, words[:end])
         filter = self._filter() if len(data) == left else None
         self._rest = words[end:]
@@ -135,8 +157,5 @@ class Loading:
     def _filter(self) -> SavedFilter:
         """Make the filter, if its checksum holds."""
         assert self._body is not None
-        checksum = 0
-        for start in range(0, self._nbytes, CHUNK_BYTES):
-            checksum = _native.checksum(self._body.read(start, CHUNK_BYTES), checksum)
-        check_sum(self._checksum, checksum)
+        check_sum(self._checksum, self._body.checksum())
         return open_filter(self._cls, self._head, self._body)

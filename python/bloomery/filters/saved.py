@@ -289,10 +289,7 @@ def key_type(head: bytes) -> str | None:
 
 def head(filter: SavedFilter) -> bytes:
     """Return the first bytes of what `write` would write now: all but the memory."""
-    checksum = 0
-    for chunk in files.chunks(filter._sections()):
-        checksum = _native.checksum(chunk, checksum)
-    return filter._header(checksum)
+    return filter._header(_native.checksum_of_sections(filter._sections()))
 
 
 def part(filter: SavedFilter, start: int, most: int) -> bytes:

@@ -332,12 +332,12 @@ class Commands:
         return bytes(done), None
 
     async def batches(
-        self, name: bytes, keys: Sequence[Any], first: int = 4
+        self, name: bytes, keys: Sequence[Any], first: int = 4, most: int = AT_ONCE
     ) -> AsyncIterator[Sequence[Any]]:
         """Cut keys for a filter into batches (see `slices.batches`); UnknownFilter if the filter is
         dropped before the last."""
         number = self.find(name).id
-        async for part in batches(keys, first):
+        async for part in batches(keys, first, most):
             await self._background.unlocked(name)
             if self.find(name).id != number:
                 raise errors.UnknownFilter(f"{quoted(name)} was dropped before all keys were done")

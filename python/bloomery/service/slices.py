@@ -39,9 +39,11 @@ class Slice:
             self._until = time.perf_counter() + SECONDS
 
 
-async def batches(items: Sequence[_T], first: int = 4) -> AsyncIterator[Sequence[_T]]:
-    """Cut items into batches: `first` so many, then as many as were done quickly before; others
-    have their turn in between."""
+async def batches(
+    items: Sequence[_T], first: int = 4, most: int = _MOST
+) -> AsyncIterator[Sequence[_T]]:
+    """Cut items into batches: `first` so many, then as many as were done quickly before, up to
+    `most`; others have their turn in between."""
     at, size, share = 0, first, Slice()
     while at < len(items):
         began = time.perf_counter()
@@ -49,7 +51,7 @@ async def batches(items: Sequence[_T], first: int = 4) -> AsyncIterator[Sequence
         at += size
         spent = time.perf_counter() - began
         if spent < _QUICK:
-            size = min(2 * size, _MOST)
+            size = min(2 * size, most)
         elif spent > SECONDS:
             size = max(size // 2, 1)
         await share.rest()

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from bloomery import BloomFilter
+from bloomery import BloomFilter, _native
 from bloomery.errors import InvalidParameter, NotEnoughMemory
+from bloomery.filters.files import HEADER_BYTES, Loading
 from bloomery.storage import memory
 from conftest import missing
 
@@ -169,3 +170,45 @@ def test_a_map_lives_as_long_as_its_filter(tmp_path: Path) -> None:
     mapped = BloomFilter.load(path, mmap=True)
     path.unlink()
     assert all(mapped.contains_many(range(1000)))
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_touching_makes_the_memory_and_changes_nothing() -> None:
+    """What is touched is there, as it was; the rest is not taken yet."""
+    nbytes, part = 256 << 20, 64 << 20
+    body = _native.Memory(nbytes)
+    body.write(8, b"\xa5" * 4096)
+    before = _resident()
+    body.touch(0, part)
+    assert part * 0.9 < _resident() - before < part * 1.2
+    assert body.read(0, 8200) == bytes(8) + b"\xa5" * 4096 + bytes(4096)
+    body.touch(nbytes - 100, 1 << 40)  # up to its end
+    body.touch(nbytes, 1)
+    body.touch(nbytes + 1, 1)
+
+
+def test_a_filter_in_parts_takes_memory_as_its_parts_come() -> None:
+    """A head alone takes none, however much it announces; what is asked of the kernel ahead is
+    asked seldom, by few of the parts."""
+    whole = BloomFilter(200_000_000)
+    whole.add("x")
+    data = memoryview(whole.to_bytes())
+    loading, before = Loading(), _resident()
+    head = bytes(data[:HEADER_BYTES])
+    assert loading.nbytes_of(head) == whole.nbytes > 200 << 20
+    assert loading.take(0, head) is None
+    assert _resident() - before < 1 << 20
+    costs, loaded, step = list[int](), None, 256 << 10
+    for at in range(HEADER_BYTES, len(data), step):
+        part = bytes(data[at : at + step])
+        costs.append(loading.nbytes_of(part))
+        loaded = loading.take(at, part)
+        assert _resident() - before < at + (33 << 20)
+    assert costs[-1] == whole.nbytes
+    assert 10 < sum(map(bool, costs)) < len(costs) // 20
+    assert loaded == whole
+    assert Loading().nbytes_of(b"no head") == 0

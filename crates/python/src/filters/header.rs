@@ -1,6 +1,6 @@
 //! The head of a saved filter, made and read for Python.
 
-use bloomery_core::format::{self, FormatError, HEADER_BYTES, Header, KindId};
+use bloomery_core::format::{self, CHUNK_BYTES, FormatError, HEADER_BYTES, Header, KindId};
 use bloomery_core::shape::Shape;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -115,4 +115,31 @@ pub fn checksum(py: Python<'_>, data: &Bound<'_, PyAny>, before: u64) -> PyResul
         .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
     // SAFETY: contiguous; the caller hands the buffer over for the time of the call.
     Ok(py.detach(|| format::checksum(unsafe { held.bytes() }, before)))
+}
+
+/// The checksum of a filter's sections end to end, as in a file's header, made while others run. Who
+/// adds meanwhile makes it one of no state of the filter.
+#[pyfunction]
+pub fn checksum_of_sections(py: Python<'_>, sections: Vec<Bound<'_, PyAny>>) -> PyResult<u64> {
+    let held = sections.iter().map(|section| BufferView::get(section, ffi::PyBUF_SIMPLE));
+    let held = held
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| invalid(py, "sections must be contiguous buffers".into()))?;
+    Ok(py.detach(|| {
+        let (mut chunk, mut sum) = (Vec::with_capacity(CHUNK_BYTES), 0);
+        for section in &held {
+            // SAFETY: contiguous; the caller hands the buffer over for the time of the call.
+            let mut rest = unsafe { section.bytes() };
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(CHUNK_BYTES - chunk.len()));
+                chunk.extend_from_slice(now);
+                rest = later;
+                if chunk.len() == CHUNK_BYTES {
+                    sum = format::checksum(&chunk, sum);
+                    chunk.clear();
+                }
+            }
+        }
+        if chunk.is_empty() { sum } else { format::checksum(&chunk, sum) }
+    }))
 }

@@ -13,10 +13,11 @@ use std::os::raw::c_int;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bloomery_core::bits::{self, Bits};
+use bloomery_core::bits::{self, Bits, LINE_BYTES};
 use bloomery_core::budget;
 #[cfg(unix)]
-use bloomery_core::format::{CHUNK_BYTES, checksum};
+use bloomery_core::format::CHUNK_BYTES;
+use bloomery_core::format::checksum;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -54,15 +55,21 @@ impl Memory {
         bits.map(Memory::new).ok_or_else(|| no_memory(py, nbytes as u64))
     }
 
-    /// Asks the kernel for all of the memory, in a thread that lets others run.
-    fn touch(&self, py: Python<'_>) {
-        let bits = self.lock(py).clone();
+    /// Asks the kernel for a part of the memory, or what there is of it, in a thread that lets others
+    /// run.
+    fn touch(&self, py: Python<'_>, offset: usize, count: usize) {
+        let bits = self.lock(py).as_ref().and_then(|bits| {
+            let start = offset.min(bits.nbytes()).next_multiple_of(LINE_BYTES);
+            let end = offset.saturating_add(count).min(bits.nbytes());
+            bits.part(start, end.saturating_sub(start) / LINE_BYTES * LINE_BYTES)
+        });
         if let Some(bits) = bits {
             py.detach(|| bits.touch());
         }
     }
 
-    /// Overwrites the bytes from an offset (a multiple of 8) on.
+    /// Overwrites the bytes from an offset (a multiple of 8) on; with `bytes`, while others run: the
+    /// kernel may have to make the memory first, and takes milliseconds for a huge page.
     fn write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let held = BufferView::get(data, ffi::PyBUF_SIMPLE)
             .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
@@ -72,12 +79,27 @@ impl Memory {
             Some(bits)
                 if offset.is_multiple_of(8) && offset.saturating_add(held.nbytes()) <= room =>
             {
-                // SAFETY: contiguous, and the interpreter lock is held while it is copied.
-                bits.fill_from(offset, unsafe { held.bytes() });
+                // SAFETY: contiguous; `bytes` never change, and others not while the interpreter
+                // lock is held.
+                let copy = || bits.fill_from(offset, unsafe { held.bytes() });
+                if data.is_instance_of::<PyBytes>() {
+                    py.detach(copy)
+                } else {
+                    copy()
+                }
                 Ok(())
             }
             _ => Err(invalid(py, format!("{} bytes at {offset} do not fit", held.nbytes()))),
         }
+    }
+
+    /// The checksum of all of it, as in a file's header, made while others run.
+    fn checksum(&self, py: Python<'_>) -> u64 {
+        let bits = self.lock(py);
+        let Some(bits) = &*bits else { return 0 };
+        // SAFETY: the loader's bits, which nobody writes while they are locked.
+        let bytes = unsafe { std::slice::from_raw_parts(bits.as_ptr(), bits.nbytes()) };
+        py.detach(|| checksum(bytes, 0))
     }
 
     /// Reads a part of a file over its bytes from `start` (a multiple of 8) on, while others run:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from bloomery import _native, errors
-from bloomery.filters import creation, saved
+from bloomery.filters import creation
 from bloomery.filters.files import Loading
 from bloomery.filters.internals import (
     add_hashes,
@@ -23,7 +23,6 @@ from bloomery.filters.internals import (
 from bloomery.service.domain import operations
 from bloomery.service.domain.deferral import LARGE, Deferral, Deferred
 from bloomery.service.domain.operations import Op, Record, quoted
-from bloomery.storage import files
 
 # Nothing waits for what comes later: a window that never ends would be waited for at each rotation.
 _CENTURY = 3.2e9
@@ -401,8 +400,7 @@ class State:
     def _load(self, entry: Entry, offset: int, part: bytes) -> None:
         assert entry.loading is not None
         work = partial(self._loaded, entry, offset, part)
-        # The first part brings memory for all of them, the last one a look at it.
-        nbytes = entry.loading.received + len(part) if offset else _announced(part)
+        nbytes = entry.loading.nbytes_of(part)
         entry.loading, entry.filter, items = self.deferral.run(nbytes, work)
         if entry.filter is not None:
             entry.loading = None
@@ -468,14 +466,6 @@ def _compacted(filter: Any) -> Any:
     elif hasattr(filter, "fold"):
         return filter.fold()
     return filter
-
-
-def _announced(head: bytes) -> int:
-    """How large the filter will be whose head this is; 0 if it is none."""
-    try:
-        return saved.expect(head[: files.HEADER_BYTES])[1]
-    except errors.BloomeryError:
-        return 0
 
 
 def _due(entry: Entry) -> float:
