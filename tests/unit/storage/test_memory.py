@@ -13,8 +13,9 @@ import pytest
 
 from bloomery import BloomFilter, _native
 from bloomery.errors import InvalidParameter, NotEnoughMemory
-from bloomery.filters.files import HEADER_BYTES, Loading
+from bloomery.filters.files import Loading
 from bloomery.storage import memory
+from bloomery.storage.files import HEADER_BYTES
 from conftest import missing
 
 
