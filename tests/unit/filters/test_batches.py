@@ -26,6 +26,33 @@ def test_a_duplicate_is_new_once() -> None:
         assert list(BloomFilter(5000, 1e-9).add_many(batch)) == expected
 
 
+@pytest.mark.parametrize("hasher", ["xxh3", "murmur3"])
+@pytest.mark.parametrize("first", ["int", "str", "none"])
+def test_ints_of_every_length_in_a_list(first: str, hasher: Any) -> None:
+    """Ints of any number of digits, among other keys and nulls, are what they are one by one."""
+    edges = [2**at + by for at in (0, 29, 30, 31, 59, 60, 61, 62, 63, 64, 90) for by in (-1, 0, 1)]
+    ints = [sign * edge for edge in (*range(4000), *edges) for sign in (1, -1)]
+    others = ["text", b"bytes", (1, "tuple"), True, np.int64(7), "é"]
+    keys: list[Any] = {"int": [], "str": ["first"], "none": [None]}[first]
+    for at, key in enumerate(ints):
+        keys.append(key)
+        if at % 501 == 500:
+            keys += [others[at % len(others)], None]
+    filled = BloomFilter(20_000, 1e-9, hasher=hasher)
+    filled.update(keys[: len(keys) // 2], nulls="skip")
+    filled.update(keys[len(keys) // 2 :], nulls="skip")
+    one_by_one = BloomFilter(20_000, 1e-9, hasher=hasher)
+    for key in keys:
+        if key is not None:
+            one_by_one.add(key)
+    assert filled == one_by_one
+    absent = [key + 5_000_000 if isinstance(key, int) else key for key in keys]
+    expected = [key is not None and key in filled for key in absent]
+    assert list(filled.contains_many(absent, nulls="skip")) == expected
+    with pytest.raises(NullKey, match=f"row {keys.index(None)}"):
+        filled.contains_many(keys)
+
+
 @pytest.mark.parametrize("threads", [2, 3, 4])
 @pytest.mark.parametrize(("layout", "error_rate"), SHAPES)
 def test_threads_give_the_same_answers(layout: Any, error_rate: float, threads: int) -> None:

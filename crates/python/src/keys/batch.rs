@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 
 use bloomery_core::batch::BLOCK;
-use bloomery_core::hash::KeyHasher;
+use bloomery_core::hash::{IntHash, KeyHasher};
 use bloomery_core::kind::Refusal;
 use bloomery_core::loops::Hashes;
 use bloomery_core::probe::prefetch;
@@ -21,6 +21,7 @@ use crate::keys::arrow;
 use crate::keys::arrow_rows::{Reading, bad_row};
 use crate::keys::column::Column;
 use crate::keys::key::hash_key;
+use crate::keys::layout::short_int;
 use crate::keys::mask::Mask;
 use crate::keys::source::{self, Source};
 
@@ -154,7 +155,8 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
     }
     if let Ok(tuple) = keys.cast_exact::<PyTuple>() {
         let hash = |key: Bound<'_, PyAny>| hash_object(key.as_borrowed(), hasher);
-        return objects(target, options, tuple.len(), |i| tuple.get_item(i).ok().map(hash));
+        let none = |_: usize, _: &mut Vec<u64>| {};
+        return objects(target, options, tuple.len(), none, |i| tuple.get_item(i).ok().map(hash));
     }
     let mut mask = Mask { rows: Vec::new(), array: true };
     match source::find(keys)? {
@@ -175,7 +177,8 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
                 Err(problem) if !problem.is_instance_of::<PyException>(py) => return Err(problem),
                 found => found.unwrap_or(0), // only a hint
             };
-            return objects(target, options, expected, |_| iterator.next().map(hash));
+            let none = |_: usize, _: &mut Vec<u64>| {};
+            return objects(target, options, expected, none, |_| iterator.next().map(hash));
         }
     }
     Ok(mask)
@@ -183,11 +186,46 @@ pub fn run(target: &mut impl Target, keys: &Bound<'_, PyAny>, options: &Options)
 
 fn listed(target: &mut impl Target, list: &Bound<'_, PyList>, options: &Options) -> PyResult<Mask> {
     let hasher = &target.hasher();
-    objects(target, options, list.len(), |i| hash_item(list, i, hasher))
+    let mut ints = hasher.int_hash().filter(|_| !cfg!(Py_GIL_DISABLED));
+    let leading_ints = |row: usize, hashes: &mut Vec<u64>| {
+        let before = hashes.len();
+        if let Some(hash) = ints {
+            hash_ints(list, row, hash, hashes);
+        }
+        if hashes.len() == before {
+            ints = None; // a list of something else, or a mixed one
+        }
+    };
+    objects(target, options, list.len(), leading_ints, |i| hash_item(list, i, hasher))
 }
 
-/// How many items ahead to fetch: their objects lie anywhere in memory.
-const ITEMS_AHEAD: usize = 16;
+/// Appends the hashes of a list's items from this one on, up to the first that is no exact int of 63
+/// bits, or until `OBJECTS` are there. The same as `hash_item` in a loop that has nothing else to
+/// look out for: 3 ns a key instead of 5.
+#[inline(never)]
+fn hash_ints(list: &Bound<'_, PyList>, from: usize, hash: IntHash, hashes: &mut Vec<u64>) {
+    let room = OBJECTS.saturating_sub(hashes.len());
+    let count = list.len().saturating_sub(from).min(room);
+    // SAFETY: within the list, which stays as it is: the interpreter lock is held, and no Python
+    // code runs.
+    let items = unsafe {
+        let first = (*list.as_ptr().cast::<ffi::PyListObject>()).ob_item;
+        std::slice::from_raw_parts(first.wrapping_add(from), count)
+    };
+    let int = |(i, item): (usize, &*mut ffi::PyObject)| {
+        prefetch(items[(i + ITEMS_AHEAD).min(count - 1)].cast());
+        // SAFETY: the item is alive, and its exact type is asked before what is in it.
+        unsafe {
+            let exact = ffi::Py_TYPE(*item) == &raw mut ffi::PyLong_Type;
+            if exact { short_int(*item) } else { None }
+        }
+    };
+    hashes.extend(items.iter().enumerate().map_while(int).map(|value| hash.hash(value)));
+}
+
+/// How many items ahead to fetch: their objects lie anywhere in memory. A list of a million ints took
+/// 10 ns a key with 16, and takes 8.6 with 96; one of text 12.6 and 11.1.
+const ITEMS_AHEAD: usize = 96;
 
 /// The hash of a list's item, if it has that many (a key's own code may shorten the list).
 #[inline(always)]
@@ -216,12 +254,14 @@ const OBJECTS: usize = 4096;
 /// Python objects, one by one: the interpreter lock is needed to read each. All of a chunk's hashes
 /// are made before the first of its bits is set: hashing may run Python code, which may let another
 /// thread's batch start writing, and `enter` looks out for that once, at its start. Between two
-/// chunks other threads have a turn.
+/// chunks other threads have a turn. `leading` may append the hashes of keys from a row on, as many as
+/// it likes, and `hash` is for the row behind them.
 #[inline(always)]
 fn objects(
     target: &mut impl Target,
     options: &Options,
     expected: usize,
+    mut leading: impl FnMut(usize, &mut Vec<u64>),
     mut hash: impl FnMut(usize) -> Option<PyResult<Hashed>>,
 ) -> PyResult<Mask> {
     // SAFETY: called from a method, so attached.
@@ -237,6 +277,12 @@ fn objects(
         hashes.clear();
         let mut stopped = None;
         while hashes.len() < OBJECTS {
+            let before = hashes.len();
+            leading(row, &mut hashes);
+            if hashes.len() > before {
+                row += hashes.len() - before;
+                continue;
+            }
             match hash(row) {
                 Some(Ok(Hashed::Key(h))) => hashes.push(h),
                 Some(Ok(Hashed::Null)) if options.skip_nulls => nulls.push(row),

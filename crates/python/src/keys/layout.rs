@@ -126,7 +126,28 @@ unsafe fn digits<'a>(object: *mut ffi::PyObject) -> Option<(&'a [u32], bool)> {
     }
 }
 
-/// The value of an int that fits. Up to 63 bits are read where they lie: 3 ns less than a call.
+/// The value of an int of up to 63 bits and a sign, read where it lies: 3 ns less than a call. None
+/// if it is longer, or where the layout is not known.
+///
+/// # Safety
+/// `object` is a live, exact int.
+#[inline(always)]
+pub unsafe fn short_int(object: *mut ffi::PyObject) -> Option<i64> {
+    // SAFETY: as promised above.
+    let (digits, negative) = unsafe { digits(object) }?;
+    let value = match *digits {
+        [] => 0,
+        [low] => i64::from(low),
+        [low, high] => i64::from(low) | i64::from(high) << 30,
+        [low, middle, high @ 0..8] => {
+            i64::from(low) | i64::from(middle) << 30 | i64::from(high) << 60
+        }
+        _ => return None,
+    };
+    Some(if negative { -value } else { value })
+}
+
+/// The value of an int that fits.
 ///
 /// # Safety
 /// `object` is a live, exact int.
@@ -134,16 +155,8 @@ unsafe fn digits<'a>(object: *mut ffi::PyObject) -> Option<(&'a [u32], bool)> {
 pub unsafe fn int64(object: *mut ffi::PyObject) -> Option<i64> {
     // SAFETY: as promised above.
     unsafe {
-        if let Some((digits, negative)) = digits(object) {
-            if digits.len() <= 2 {
-                let digit = |i: usize| digits.get(i).map_or(0, |digit| i64::from(*digit));
-                let value = digit(0) | digit(1) << 30;
-                return Some(if negative { -value } else { value });
-            }
-            if let [low, middle, high @ 0..8] = *digits {
-                let value = i64::from(low) | i64::from(middle) << 30 | i64::from(high) << 60;
-                return Some(if negative { -value } else { value });
-            }
+        if let Some(value) = short_int(object) {
+            return Some(value);
         }
         let mut overflow: c_int = 0;
         let value = ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow);
