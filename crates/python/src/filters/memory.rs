@@ -58,13 +58,9 @@ impl Memory {
     /// Asks the kernel for a part of the memory, or what there is of it, in a thread that lets others
     /// run.
     fn touch(&self, py: Python<'_>, offset: usize, count: usize) {
-        let bits = self.lock(py).as_ref().and_then(|bits| {
-            let start = offset.min(bits.nbytes()).next_multiple_of(LINE_BYTES);
-            let end = offset.saturating_add(count).min(bits.nbytes());
-            bits.part(start, end.saturating_sub(start) / LINE_BYTES * LINE_BYTES)
-        });
+        let bits = self.lock(py).clone();
         if let Some(bits) = bits {
-            py.detach(|| bits.touch());
+            py.detach(|| touch_part(&bits, offset, count));
         }
     }
 
@@ -145,6 +141,15 @@ impl Memory {
     }
 }
 
+/// Asks the kernel for the memory from `offset` on, or what there is of it.
+fn touch_part(bits: &Bits, offset: usize, count: usize) {
+    let start = offset.min(bits.nbytes()) / LINE_BYTES * LINE_BYTES;
+    let end = offset.saturating_add(count).min(bits.nbytes());
+    if let Some(part) = bits.part(start, end.saturating_sub(start) / LINE_BYTES * LINE_BYTES) {
+        part.touch();
+    }
+}
+
 /// Each part is summed while it is still in the processor's cache.
 #[cfg(unix)]
 fn read_into(
@@ -160,6 +165,9 @@ fn read_into(
     let (mut done, mut sum) = (0, before);
     while done < count {
         let part = CHUNK_BYTES.min(count - done);
+        // Else the kernel makes the pages as it copies, with the lock on the map of the process,
+        // and others who map memory, as imports do all the time, wait for each.
+        touch_part(bits, start + done, part);
         // SAFETY: within the bits, which are the loader's alone as long as they are locked.
         let chunk =
             unsafe { std::slice::from_raw_parts_mut(bits.as_ptr().add(start + done), part) };
