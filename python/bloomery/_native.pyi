@@ -48,6 +48,7 @@ __all__ = [
     "check_arrow_type",
     "checked_arrow",
     "checksum",
+    "checksum_of_sections",
     "column_objects",
     "cut_json",
     "fixed_table",

@@ -3,7 +3,9 @@
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal};
-use crate::table::{Added, Adder, GROWTH, Geometry, MOST_GROWTH, Plan, Table, add_each, colliding};
+use crate::table::{
+    Added, Adder, GROWTH, Geometry, MAX_LOAD, MOST_GROWTH, Plan, Table, add_each, colliding,
+};
 
 pub struct Scalable {
     table: Table<false>,
@@ -13,6 +15,8 @@ pub struct Scalable {
     keys: u64,
     /// How much larger it becomes at a time.
     growth: f64,
+    /// Entries there will be at the end of a batch, if it goes on as it began.
+    expected: u64,
 }
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
@@ -27,7 +31,7 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         let message = format!("growth is {growth}, must be {GROWTH} to {MOST_GROWTH}");
         return Err(FormatError::Corrupt(message));
     }
-    Ok(Box::new(Scalable { table, made: *header, keys: header.extra[3], growth }))
+    Ok(Box::new(Scalable { table, made: *header, keys: header.extra[3], growth, expected: 0 }))
 }
 
 /// Adds an entry to a table that may grow. One that is not even half full and still has no slot for
@@ -49,6 +53,15 @@ pub(crate) fn insert(
         table.grow(growth, limit)?;
     }
     Ok(())
+}
+
+impl Scalable {
+    /// How much larger it becomes now: up to twice as large while a batch brings more than one step
+    /// is for, as each step touches all that is there, but no larger than the batch will fill.
+    fn step(&self) -> f64 {
+        let filled = self.expected as f64 / (MAX_LOAD * self.table.geometry().slots() as f64);
+        filled.clamp(self.growth, MOST_GROWTH)
+    }
 }
 
 impl Adder<false> for Scalable {
@@ -104,7 +117,8 @@ impl Kind for Scalable {
         if self.table.contains(h) {
             return Ok(false);
         }
-        insert(&mut self.table, h, 0, self.growth, self.made.error_rate)?;
+        let step = self.step();
+        insert(&mut self.table, h, 0, step, self.made.error_rate)?;
         self.keys = self.keys.saturating_add(1); // a header may have said anything
         Ok(true)
     }
@@ -115,6 +129,10 @@ impl Kind for Scalable {
         answers: &mut [u8],
     ) -> Option<(usize, Result<(), Refusal>)> {
         Some(add_each(self, hashes, answers))
+    }
+
+    fn expect(&mut self, keys: u64) {
+        self.expected = self.table.entries().saturating_add(keys);
     }
 
     fn defer_growth(&mut self, defer: bool) {

@@ -33,7 +33,8 @@ def test_ints_of_every_length_in_a_list(first: str, hasher: Any) -> None:
     edges = [2**at + by for at in (0, 29, 30, 31, 59, 60, 61, 62, 63, 64, 90) for by in (-1, 0, 1)]
     ints = [sign * edge for edge in (*range(4000), *edges) for sign in (1, -1)]
     others = ["text", b"bytes", (1, "tuple"), True, np.int64(7), "é"]
-    keys: list[Any] = {"int": [], "str": ["first"], "none": [None]}[first]
+    beginnings: dict[str, list[Any]] = {"int": [], "str": ["first"], "none": [None]}
+    keys = beginnings[first]
     for at, key in enumerate(ints):
         keys.append(key)
         if at % 501 == 500:

@@ -262,3 +262,29 @@ def test_readers_beside_a_writer() -> None:
 
         beside(grow, batches, singles, figures)
         assert np.all(filter.contains_many(np.arange(1000, 300_000)))
+
+
+def test_a_large_batch_is_no_larger_than_its_keys_one_by_one() -> None:
+    """While a large array is added it grows in larger steps, to the same size, with no key lost and
+    no more errors; an array that stops bringing new keys leaves it at most twice as large."""
+    keys = np.arange(1_500_000)
+    by_steps, at_once = ScalableBloomFilter(1000), ScalableBloomFilter(1000)
+    for start in range(0, len(keys), 100_000):
+        by_steps.add_many(keys[start : start + 100_000])
+    new = at_once.add_many(keys)
+    assert at_once.nbytes <= by_steps.nbytes * 1.01
+    assert at_once.estimated_error_rate <= 0.01
+    assert at_once.estimated_count == int(np.sum(new)) > 0.98 * len(keys)
+    assert np.all(at_once.contains_many(keys))
+    small = ScalableBloomFilter(1000)
+    small.add_many(np.zeros(1_500_000, np.int64))
+    assert small.nbytes == ScalableBloomFilter(1000).nbytes
+    first = ScalableBloomFilter(1000)
+    first.add_many(keys[:300_000])
+    misled = ScalableBloomFilter(1000)
+    misled.add_many(np.concatenate([keys[:300_000], np.zeros(1_500_000, np.int64)]))
+    assert np.all(misled.contains_many(keys[:300_000]))
+    assert misled.nbytes <= 2.3 * first.nbytes
+    before = misled.nbytes
+    misled.add_many(keys[:10])
+    assert misled.nbytes == before
