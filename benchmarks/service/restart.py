@@ -1,4 +1,8 @@
-"""How soon a killed server is back: a filter of 1.24 GB and a log of 10 M adds."""
+"""How soon a killed server is back: a filter of 1.24 GB and a log of 10 M adds.
+
+It is killed and started several times, and the quickest start counts: where the machine is a
+virtual one, memory that its host has to find first costs more than all that is done with it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from benchmarks.settings import Record, Settings
 from benchmarks.timing import progress
 
 SAMPLE = 100_000
+TRIES = 3
 
 
 def run(settings: Settings) -> list[Record]:
@@ -28,21 +33,24 @@ def run(settings: Settings) -> list[Record]:
         nbytes = dict(zip(about[::2], about[1::2], strict=True))[b"Size"]
         log_bytes = sum(path.stat().st_size for path in (data / "log").iterdir())
         progress.step("service: restart")
-        server, seconds = servers.start(data, *quiet, pinned=False)
-        try:
-            with server.wire() as wire:
-                step = max(1, keys // SAMPLE)
-                sampled = range(0, SAMPLE + keys, step)
-                lost = len(sampled) - wire.count("big", sampled)
-        finally:
-            server.stop()
+        seconds, lost = list[float](), 0
+        sampled = range(0, SAMPLE + keys, max(1, keys // SAMPLE))
+        for _ in range(TRIES):
+            server, took = servers.start(data, *quiet, pinned=False)
+            seconds.append(took)
+            try:
+                with server.wire() as wire:
+                    lost = max(lost, len(sampled) - wire.count("big", sampled))
+            finally:
+                server.stop()
     return [
         {
             "table": "restart",
             "filter_bytes": nbytes,
             "log_bytes": log_bytes,
             "keys": keys,
-            "seconds": seconds,
+            "seconds": min(seconds),
+            "slowest": max(seconds),
             "sampled": len(sampled),
             "lost_keys": lost,
         }
@@ -50,13 +58,14 @@ def run(settings: Settings) -> list[Record]:
 
 
 def render(records: list[Record]) -> str:
-    titles = ("filter", "log", "adds in the log", "ready in", "keys asked", "lost")
+    titles = ("filter", "log", "adds in the log", "ready in", "slowest", "keys asked", "lost")
     rows = [
         [
             f"{r['filter_bytes'] / 1e9:.2f} GB",
             f"{r['log_bytes'] / 1e6:.0f} MB",
             f"{r['keys']:,}",
             f"{r['seconds']:.2f} s",
+            f"{r['slowest']:.2f} s",
             f"{r['sampled']:,}",
             str(r["lost_keys"]),
         ]
