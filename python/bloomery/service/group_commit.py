@@ -41,9 +41,8 @@ _WARY = 3.0  # seconds: then the thread does it for so long
 class TurnMember(Protocol):
     """What is told of the end of a turn."""
 
-    @property
-    def members(self) -> Iterable[CommitWaiter]:
-        """What waits: itself, or several that `send` answers at once."""
+    def take_waiters(self) -> Iterable[CommitWaiter]:
+        """What waits: itself, or several that `send` would answer at once, and now will not."""
 
     def send(self) -> None:
         """Let the replies go out."""
@@ -75,8 +74,7 @@ class _Waiter:
     def __init__(self, done: asyncio.Future[None]) -> None:
         self.done = done
 
-    @property
-    def members(self) -> tuple[CommitWaiter]:
+    def take_waiters(self) -> tuple[CommitWaiter]:
         """Itself."""
         return (self,)
 
@@ -100,11 +98,11 @@ class _Waiter:
             self.done.set_exception(problem)
 
 
-def waiters_of(turn: list[TurnMember]) -> Iterable[CommitWaiter]:
+def take_waiters(turn: list[TurnMember]) -> Iterable[CommitWaiter]:
     """Each of those that wait for the end of a turn, once. A connection may be a member itself, by
     what it did of commands that had waited, and one that native code has read: who released it
     twice would let replies go out that wait for the next commit."""
-    return dict.fromkeys(chain.from_iterable(member.members for member in turn))
+    return dict.fromkeys(chain.from_iterable(member.take_waiters() for member in turn))
 
 
 async def _at_once() -> None:
@@ -199,10 +197,10 @@ class GroupCommit(Turns):
                 for member in turn:
                     member.send()
             else:
-                for waiter in waiters_of(turn):
+                for waiter in take_waiters(turn):
                     waiter.release(problem)
             return
-        for waiter in waiters_of(turn):
+        for waiter in take_waiters(turn):
             if waiter.wrote:
                 waiter.hold()
                 self._waiters.append(waiter)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from bloomery import _native, errors
 from bloomery.service.domain.operations import SINCE, Op, Record
 from bloomery.service.engine import REFUSED, Engine, Outcome
-from bloomery.service.group_commit import CommitWaiter, Turns, waiters_of
+from bloomery.service.group_commit import CommitWaiter, Turns, take_waiters
 from bloomery.service.observe import logs
 from bloomery.service.replication.cuts import MOST, CutTurn
 
@@ -109,7 +109,7 @@ class SharedTurns(Turns):
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
         self.engine.end()
-        for waiter in waiters_of(turn):
+        for waiter in take_waiters(turn):
             if waiter.wrote:
                 waiter.hold()
                 self._held.append(waiter)

@@ -39,6 +39,7 @@ class RespConnection(asyncio.Protocol):
     replies are not taken; the others go on."""
 
     __slots__ = (
+        "backlog",
         "begun",
         "busy",
         "charged",
@@ -47,7 +48,6 @@ class RespConnection(asyncio.Protocol):
         "committing",
         "context",
         "ended",
-        "held",
         "joined",
         "paused",
         "session",
@@ -69,7 +69,7 @@ class RespConnection(asyncio.Protocol):
         self.share_ends = 0.0  # when its share of this turn's time is over
         self.paused = False  # it does not take its replies
         self.since = 0.0  # when it stopped to
-        self.held: list[bytes] = []  # what came meanwhile
+        self.backlog: list[bytes] = []  # what came while its commands wait
         self.ended = False  # nothing more will come
         self.socket = -1  # its number, if native code may read it
         self.sockets: Sockets | None = None  # by which native code reads it, not the transport
@@ -124,14 +124,14 @@ class RespConnection(asyncio.Protocol):
             self.sockets.remove(self)
         self.socket, self.sockets = -1, None
 
-    def fed(self, command: FeedResult, before: int, came: int) -> None:
+    def resume(self, command: FeedResult, before: int, came: int) -> None:
         """Go on with what native code has read: so many bytes had waited, and so many came."""
         self._join()
         self._run(command)
         self._note_beginning(before, came)
         self._weigh_if_due()
 
-    def read_on(self) -> None:
+    def hand_back_reading(self) -> None:
         """Let the transport read, which knows what to do at the end, and of errors."""
         self._leave_sockets()
         self._choose_reading()
@@ -150,7 +150,7 @@ class RespConnection(asyncio.Protocol):
 
     def _hold_back(self, data: bytes) -> None:
         self.session.arrived()
-        self.held.append(data)
+        self.backlog.append(data)
 
     def _choose_reading(self) -> None:
         """Read on, or let what comes wait at the client's: while its own commands take long, while
@@ -168,7 +168,7 @@ class RespConnection(asyncio.Protocol):
     def _has_much(self) -> bool:
         """Is there so much to do that more can wait? What a turn left undone counts too: else each
         slow commit would let in more of a long pipeline than is done before the next."""
-        return len(self.held) > limits.MAX_UNREAD_CHUNKS or self.session.waiting > RESERVED
+        return len(self.backlog) > limits.MAX_UNREAD_CHUNKS or self.session.waiting > RESERVED
 
     def _take(self, data: bytes) -> None:
         """Do what is whole, and note when the request began that is not."""
@@ -323,9 +323,9 @@ class RespConnection(asyncio.Protocol):
         self.busy = False
         waits = self.paused or self.committing
         if not waits and not self.transport.is_closing() and not self.client.closing:
-            held, self.held = b"".join(self.held), []
+            data, self.backlog = b"".join(self.backlog), []
             self.begun = time.monotonic()  # until now it was us who did not read
-            self._take(held)
+            self._take(data)
             # While it is busy there are whole commands among it, which were taken and are done.
             if not self.busy and (self.session.waiting or self.client.queued_bytes):
                 self._weigh()
@@ -341,8 +341,7 @@ class RespConnection(asyncio.Protocol):
             self.share_ends = now + SECONDS
             self.context.group_commit.join(self)
 
-    @property
-    def members(self) -> tuple[CommitWaiter]:
+    def take_waiters(self) -> tuple[CommitWaiter]:
         """Itself."""
         return (self,)
 
@@ -362,7 +361,7 @@ class RespConnection(asyncio.Protocol):
         if problem is not None:
             self.session.fail(encode(failure_of(problem), 2))
         self.send()
-        if (self.held or self.ended or self.session.waiting) and not self.busy:
+        if (self.backlog or self.ended or self.session.waiting) and not self.busy:
             self.go_on()
 
     def answer(self, results: list[Any]) -> None:
@@ -396,7 +395,7 @@ class RespConnection(asyncio.Protocol):
             self._give_back()
         # Not past what the transport still has to send.
         sockets = None if self.transport.get_write_buffer_size() else self.sockets
-        sent = sockets is not None and sockets.send_of(self)
+        sent = sockets is not None and sockets.flush(self)
         data = b"" if sent else self.session.take()
         if data:
             self.transport.write(data)

@@ -277,7 +277,7 @@ def test_a_connection_that_is_read_twice_in_a_turn_waits_once(tmp_path: Path) ->
                 writer.write(b"BF.ADD seen 1\r\n")
                 assert await wait_until_async(lambda: begun == 1)
                 writer.write(b"BF.ADD seen 2\r\n")
-                assert await wait_until_async(lambda: bool(one.held))
+                assert await wait_until_async(lambda: bool(one.backlog))
                 # The first is logged, and the third comes, before the loop hears of either.
                 behind = threading.Event()
                 called = turns.call(behind.set)
@@ -286,7 +286,7 @@ def test_a_connection_that_is_read_twice_in_a_turn_waits_once(tmp_path: Path) ->
                 writer.write(b"BF.ADD seen 3\r\n")
                 assert await wait_until_async(lambda: begun == 2)
                 writer.write(b"BF.ADD seen 4\r\n")
-                assert await wait_until_async(lambda: bool(one.held))
+                assert await wait_until_async(lambda: bool(one.backlog))
                 gate.release()
                 assert await wait_until_async(lambda: begun == 3)
                 assert await reader.readexactly(12) == b":1\r\n" * 3
