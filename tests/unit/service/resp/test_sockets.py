@@ -18,7 +18,7 @@ import pytest
 from bloomery import BloomFilter, _native
 from bloomery.service.durability.log import Row
 from bloomery.service.group_commit import GroupCommit
-from bloomery.service.resp.connection import RespConnection
+from bloomery.service.resp.connection import Reader, RespConnection
 from bloomery.service.resp.sockets import Sockets
 from bloomery.service.server import Server
 from unit.service.inside import running
@@ -173,7 +173,7 @@ def test_a_server_reads_a_connection_directly_from_its_second_chunk_on(tmp_path:
             reader, writer = await _client(_port(server))
             (one,) = server.resp.clients.connections.values()
             assert isinstance(one, RespConnection)
-            assert one.sockets is not None
+            assert one.reader is Reader.NATIVE
             assert not one.transport.is_reading()
             before = one.session.last
             writer.write(b"BF.ADD seen a\r\n")
