@@ -179,7 +179,7 @@ class GroupCommit(Turns):
         self._on_refuse = on_refuse
         self._idle = idle
         self._rows: list[Row] = []  # what is to be logged, each with the time of its turn
-        self._waiters: list[CommitWaiter] = []  # for the next commit
+        self._waiters: dict[CommitWaiter, None] = {}  # for the next commit, each once
         self.committing = False  # is the thread writing to the log?
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
@@ -203,7 +203,7 @@ class GroupCommit(Turns):
         for waiter in take_waiters(turn):
             if waiter.wrote:
                 waiter.hold()
-                self._waiters.append(waiter)
+                self._waiters[waiter] = None
             else:
                 waiter.send()
         self._commit()
@@ -243,7 +243,7 @@ class GroupCommit(Turns):
         if self.committing or self._is_late():
             return
         rows, self._rows = self._rows, []
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, {}
         if rows:
             self.committing = True
             self._work.put(lambda: self._write_in_thread(rows, waiters))
@@ -288,7 +288,7 @@ class GroupCommit(Turns):
         finally:
             thread.shutdown(wait=False)  # who closes the log waits for it
 
-    def _write_in_thread(self, rows: list[Row], waiters: list[CommitWaiter]) -> None:
+    def _write_in_thread(self, rows: list[Row], waiters: Iterable[CommitWaiter]) -> None:
         """Write the log, in the thread."""
         self._call_in_loop(self._committed, self._write(rows), waiters)
 
@@ -304,12 +304,15 @@ class GroupCommit(Turns):
             self.latency.observe(time.monotonic() - began)
         return None
 
-    def _committed(self, problem: errors.BloomeryError | None, waiters: list[CommitWaiter]) -> None:
+    def _committed(
+        self, problem: errors.BloomeryError | None, waiters: Iterable[CommitWaiter]
+    ) -> None:
         self.committing = False
         if isinstance(problem, errors.LogUnavailable):
             self.refuse(problem)
         for waiter in waiters:
-            waiter.release(self.engine.problem or problem)
+            if waiter not in self._waiters:  # else a command of it has ended, and wrote more
+                waiter.release(self.engine.problem or problem)
         self._commit()
 
     def refuse(self, problem: errors.LogUnavailable | None) -> None:
