@@ -13,8 +13,10 @@ import json
 import sys
 import threading
 import time
+from io import FileIO
 from typing import Any
 
+from benchmarks import schedstat
 from benchmarks.service.wire import Wire, packed
 
 EVERY = 0.0005
@@ -24,22 +26,12 @@ LONG = 0.002
 """A wait of more seconds is told with its time, to be held against when the machine stood still."""
 
 
-class _Waits:
-    """How long two threads have waited for a processor: the one that serves, and this one."""
-
-    def __init__(self, pid: int) -> None:
-        paths = (f"/proc/{pid}/task/{pid}/schedstat", "/proc/self/schedstat")
-        self._files = [open(path, "rb", buffering=0) for path in paths]  # noqa: SIM115
-
-    def seconds(self) -> float:
-        spent = 0
-        for file in self._files:
-            file.seek(0)
-            spent += int(file.read().split()[1])
-        return spent / 1e9
+def _waited(threads: list[FileIO]) -> float:
+    """Seconds that these threads have waited for a processor."""
+    return sum(map(schedstat.waited, threads))
 
 
-def _watch(wire: Wire, name: str, waits: _Waits, over: threading.Event) -> dict[str, Any]:
+def _watch(wire: Wire, name: str, threads: list[FileIO], over: threading.Event) -> dict[str, Any]:
     longest = {"read": 0.0, "write": 0.0, "wall": 0.0}
     long: list[tuple[str, float, float, float]] = []
     count, clock, last = 0, time.perf_counter, False
@@ -48,11 +40,11 @@ def _watch(wire: Wire, name: str, waits: _Waits, over: threading.Event) -> dict[
         for what, command in (("read", "BF.EXISTS"), ("write", "BF.ADD")):
             count += 1
             request = packed((command, name, f"bystander {count}"))
-            waited, began = waits.seconds(), clock()
+            waited, began = _waited(threads), clock()
             wire.socket.sendall(request)
             wire.reply()
             ended = clock()
-            waited = waits.seconds() - waited
+            waited = _waited(threads) - waited
             longest["wall"] = max(longest["wall"], ended - began)
             if ended - began - waited > LONG:
                 long.append((what, began, ended, waited))
@@ -68,7 +60,8 @@ def _wait(over: threading.Event) -> None:
 
 
 def _main(port: int, name: str, pid: int) -> None:
-    wire, waits = Wire(port), _Waits(pid)
+    wire = Wire(port)
+    threads = [schedstat.opened(pid), schedstat.opened()]  # the one that serves, and this one
     gc.disable()
     print("connected", flush=True)
     while sys.stdin.readline():
@@ -76,7 +69,7 @@ def _main(port: int, name: str, pid: int) -> None:
         waiting = threading.Thread(target=_wait, args=(over,))
         print("begun", flush=True)
         waiting.start()
-        print(json.dumps(_watch(wire, name, waits, over)), flush=True)
+        print(json.dumps(_watch(wire, name, threads, over)), flush=True)
         waiting.join()
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks import busy
+from benchmarks import busy, schedstat
 from benchmarks.report import Column, table
 from benchmarks.service import servers
 from benchmarks.service.wire import Wire, key, packed
@@ -134,18 +134,12 @@ def _probe(wire: Wire, over: Callable[[], bool]) -> tuple[list[float], list[floa
     wall: list[float] = []
     sent: deque[tuple[float, float]] = deque()
     clock, number, ending = time.perf_counter, 0, False
-    with Path("/proc/self/schedstat").open("rb", buffering=0) as file:
-
-        def waited() -> float:
-            """Seconds that this process was ready to run, and another one ran."""
-            file.seek(0)
-            return int(file.read().split()[1]) / 1e9
-
+    with schedstat.opened() as own:
         due = clock()
         while not ending or sent:
             if not ending and clock() >= due:
                 request = packed(("BF.EXISTS", "big", key(number)))
-                sent.append((clock(), waited()))
+                sent.append((clock(), schedstat.waited(own)))
                 wire.socket.sendall(request)
                 number, due = number + 1, due + EVERY
                 ending = number % 50 == 0 and over()
@@ -156,7 +150,7 @@ def _probe(wire: Wire, over: Callable[[], bool]) -> tuple[list[float], list[floa
             for _ in range(wire.receive()):
                 began, before = sent.popleft()
                 wall.append(clock() - began)
-                samples.append(max(0.0, wall[-1] - (waited() - before)))
+                samples.append(max(0.0, wall[-1] - (schedstat.waited(own) - before)))
     return samples, wall
 
 

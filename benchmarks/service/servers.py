@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks import schedstat
 from benchmarks.service.wire import Wire
 
 NEEDED = ("redis-server", "redis-benchmark", "taskset")
@@ -49,8 +50,7 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """Time on the processor until now, of all its threads."""
-        spent = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(path.read_text().split()[0]) for path in spent) / 1e9
+        return schedstat.cpu_seconds(self.process.pid)
 
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])

@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks import schedstat
 from benchmarks.service.wire import Word, packed
 
 MIB = 1 << 20
@@ -40,19 +40,15 @@ class Stage:
     def __init__(self, pid: int, port: int, http_port: int, size: Size | None = None) -> None:
         self.pid, self.port, self.http_port = pid, port, http_port
         self.size = size or Size()
-        self._tasks = Path(f"/proc/{pid}/task")
 
     def cpu_seconds(self) -> float:
         """Time on the processor until now, of all threads of the server."""
-        spent = 0
-        for path in self._tasks.glob("*/schedstat"):
-            with contextlib.suppress(OSError):  # a thread that has ended meanwhile
-                spent += int(path.read_text().split()[0])
-        return spent / 1e9
+        return schedstat.cpu_seconds(self.pid)
 
     def loop_seconds(self) -> float:
         """The same of the thread that serves, which is the first."""
-        return int((self._tasks / str(self.pid) / "schedstat").read_text().split()[0]) / 1e9
+        with schedstat.opened(self.pid) as file:
+            return schedstat.ran(file)
 
     def call(self, *commands: Sequence[Word]) -> bytes:
         """Do commands; their replies, raw."""

@@ -67,11 +67,19 @@ class Commands:
 
     # What a client asks for is done by one of these two.
 
-    def start(self, names: Iterable[bytes], operation: Callable[[], Any], now: bool = False) -> Any:
+    def start(
+        self,
+        names: Iterable[bytes],
+        operation: Callable[[], Any],
+        now: bool = False,
+        *,
+        write: bool = True,
+    ) -> Any:
         """Do what a client asked for to filters of these names, which are not locked: its value,
-        or an awaitable of it if it waits or takes long (`Background.start`). On a node, do it again
-        if a filter was dropped before the log came to it: as if it had come after that."""
-        if self.engine.shared is not None:
+        or an awaitable of it if it waits or takes long (`Background.start`). On a node, do a
+        `write` again if a filter was dropped before the log came to it: as if it had come after
+        that."""
+        if write and self.engine.shared is not None:
             operation = partial(_again, operation)
         return self._background.start(names, operation, now)
 

@@ -41,9 +41,8 @@ _WARY = 3.0  # seconds: then the thread does it for so long
 class TurnMember(Protocol):
     """What is told of the end of a turn."""
 
-    @property
-    def members(self) -> Iterable[CommitWaiter]:
-        """What waits: itself, or several that `send` answers at once."""
+    def take_waiters(self) -> Iterable[CommitWaiter]:
+        """What waits: itself, or several that `send` would answer at once, and now will not."""
 
     def send(self) -> None:
         """Let the replies go out."""
@@ -75,8 +74,7 @@ class _Waiter:
     def __init__(self, done: asyncio.Future[None]) -> None:
         self.done = done
 
-    @property
-    def members(self) -> tuple[CommitWaiter]:
+    def take_waiters(self) -> tuple[CommitWaiter]:
         """Itself."""
         return (self,)
 
@@ -100,11 +98,11 @@ class _Waiter:
             self.done.set_exception(problem)
 
 
-def waiters_of(turn: list[TurnMember]) -> Iterable[CommitWaiter]:
+def take_waiters(turn: list[TurnMember]) -> Iterable[CommitWaiter]:
     """Each of those that wait for the end of a turn, once. A connection may be a member itself, by
     what it did of commands that had waited, and one that native code has read: who released it
     twice would let replies go out that wait for the next commit."""
-    return dict.fromkeys(chain.from_iterable(member.members for member in turn))
+    return dict.fromkeys(chain.from_iterable(member.take_waiters() for member in turn))
 
 
 async def _at_once() -> None:
@@ -181,7 +179,7 @@ class GroupCommit(Turns):
         self._on_refuse = on_refuse
         self._idle = idle
         self._rows: list[Row] = []  # what is to be logged, each with the time of its turn
-        self._waiters: list[CommitWaiter] = []  # for the next commit
+        self._waiters: dict[CommitWaiter, None] = {}  # for the next commit, each once
         self.committing = False  # is the thread writing to the log?
         self._snapshot = False  # is one being made?
         self._slow_until = 0.0
@@ -199,13 +197,13 @@ class GroupCommit(Turns):
                 for member in turn:
                     member.send()
             else:
-                for waiter in waiters_of(turn):
+                for waiter in take_waiters(turn):
                     waiter.release(problem)
             return
-        for waiter in waiters_of(turn):
+        for waiter in take_waiters(turn):
             if waiter.wrote:
                 waiter.hold()
-                self._waiters.append(waiter)
+                self._waiters[waiter] = None
             else:
                 waiter.send()
         self._commit()
@@ -245,7 +243,7 @@ class GroupCommit(Turns):
         if self.committing or self._is_late():
             return
         rows, self._rows = self._rows, []
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, {}
         if rows:
             self.committing = True
             self._work.put(lambda: self._write_in_thread(rows, waiters))
@@ -290,7 +288,7 @@ class GroupCommit(Turns):
         finally:
             thread.shutdown(wait=False)  # who closes the log waits for it
 
-    def _write_in_thread(self, rows: list[Row], waiters: list[CommitWaiter]) -> None:
+    def _write_in_thread(self, rows: list[Row], waiters: Iterable[CommitWaiter]) -> None:
         """Write the log, in the thread."""
         self._call_in_loop(self._committed, self._write(rows), waiters)
 
@@ -306,12 +304,15 @@ class GroupCommit(Turns):
             self.latency.observe(time.monotonic() - began)
         return None
 
-    def _committed(self, problem: errors.BloomeryError | None, waiters: list[CommitWaiter]) -> None:
+    def _committed(
+        self, problem: errors.BloomeryError | None, waiters: Iterable[CommitWaiter]
+    ) -> None:
         self.committing = False
         if isinstance(problem, errors.LogUnavailable):
             self.refuse(problem)
         for waiter in waiters:
-            waiter.release(self.engine.problem or problem)
+            if waiter not in self._waiters:  # else a command of it has ended, and wrote more
+                waiter.release(self.engine.problem or problem)
         self._commit()
 
     def refuse(self, problem: errors.LogUnavailable | None) -> None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from bloomery import _native, errors
 from bloomery.service.domain.operations import SINCE, Op, Record
 from bloomery.service.engine import REFUSED, Engine, Outcome
-from bloomery.service.group_commit import CommitWaiter, Turns, waiters_of
+from bloomery.service.group_commit import CommitWaiter, Turns, take_waiters
 from bloomery.service.observe import logs
 from bloomery.service.replication.cuts import MOST, CutTurn
 
@@ -33,7 +33,7 @@ _PACE = 0.001  # seconds from the entry of a crowd to the next, at least
 class _Sent(NamedTuple):
     """A turn that is on its way to the log."""
 
-    waiters: list[CommitWaiter]
+    waiters: Iterable[CommitWaiter]
     futures: list[_Expected]
     began: float
     cut: CutTurn | None  # if it is more than one entry
@@ -77,7 +77,7 @@ class SharedTurns(Turns):
         self._numbers = itertools.count(1)
         self._sent: dict[int, _Sent] = {}
         # Of what is noted and was not sent yet.
-        self._held: list[CommitWaiter] = []
+        self._held: dict[CommitWaiter, None] = {}  # each once
         self._expected: list[_Expected] = []
         self._next_at = 0.0  # when it may be sent
         self._timer: asyncio.TimerHandle | None = None
@@ -109,10 +109,10 @@ class SharedTurns(Turns):
     def _end(self) -> None:
         turn, self._turn, self._begun = self._turn, [], False
         self.engine.end()
-        for waiter in waiters_of(turn):
+        for waiter in take_waiters(turn):
             if waiter.wrote:
                 waiter.hold()
-                self._held.append(waiter)
+                self._held[waiter] = None
             else:
                 waiter.send()
         self._send_next()
@@ -128,7 +128,7 @@ class SharedTurns(Turns):
                 self._timer = self._loop.call_later(self._next_at - now, self._go_on)
             return
         records = self.engine.shelf.take_log()
-        held, self._held = self._held, []
+        held, self._held = self._held, {}
         expected, self._expected = self._expected, []
         if not records:
             for waiter in held:

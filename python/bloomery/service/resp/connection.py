@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
+from enum import Enum, auto
 from typing import Any, cast
 
 from bloomery import errors
@@ -34,27 +35,33 @@ def _for_session(result: Any) -> Any:
     return encode(failure_of(result), 2) if isinstance(result, errors.BloomeryError) else result
 
 
+class Reader(Enum):
+    """Who reads a connection, whenever it is read."""
+
+    FIRST = auto()  # the transport, at least the first chunk: that may be TLS, or HTTP
+    NATIVE = auto()  # native code (`Sockets`)
+    TRANSPORT = auto()  # the transport, for good: with TLS, and at the end or after an error
+
+
 class RespConnection(asyncio.Protocol):
     """A client's connection. It waits, unread, while a command of its own takes long and while its
     replies are not taken; the others go on."""
 
     __slots__ = (
+        "backlog",
         "begun",
         "busy",
         "charged",
         "client",
         "clients",
-        "committing",
         "context",
         "ended",
-        "held",
         "joined",
-        "paused",
+        "paused_since",
+        "reader",
         "session",
         "share_ends",
-        "since",
         "socket",
-        "sockets",
         "transport",
     )
 
@@ -64,15 +71,12 @@ class RespConnection(asyncio.Protocol):
         self.begun = time.monotonic()  # the request that is not yet whole
         self.charged = 0  # bytes of the budget of all input
         self.busy = False  # a command of its own is under way
-        self.committing = False  # its writes are not yet in the log
         self.joined = False  # it is part of this turn
         self.share_ends = 0.0  # when its share of this turn's time is over
-        self.paused = False  # it does not take its replies
-        self.since = 0.0  # when it stopped to
-        self.held: list[bytes] = []  # what came meanwhile
+        self.paused_since: float | None = None  # it takes no replies, since then
+        self.backlog: list[bytes] = []  # what came while its commands wait
         self.ended = False  # nothing more will come
-        self.socket = -1  # its number, if native code may read it
-        self.sockets: Sockets | None = None  # by which native code reads it, not the transport
+        self.reader = Reader.TRANSPORT
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new client in, or turn it away."""
@@ -81,18 +85,19 @@ class RespConnection(asyncio.Protocol):
         self.session = self.client.session
         self.transport.set_write_buffer_limits(high=limits.MAX_PENDING_REPLIES)
         if self.clients.sockets is not None and not transport.get_extra_info("sslcontext"):
+            self.reader = Reader.FIRST
             self.socket = transport.get_extra_info("socket").fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""
-        self._leave_sockets()
+        self._end_native_reading()
         self.context.input_budget.move(self.charged, 0)
         self.charged = 0
         self.clients.farewell(self.client)
 
     def data_received(self, data: bytes) -> None:
         """Do what the client sent."""
-        waits = self.busy or self.paused or self.committing
+        waits = self._waits
         if self.joined and not waits and time.monotonic() >= self.share_ends:
             # The loop reads a socket up to 32 times before it looks at the others: not for so long.
             self._hold_back(data)
@@ -104,42 +109,56 @@ class RespConnection(asyncio.Protocol):
         elif not self.client.closing:
             self._take(data)
             self._weigh_if_due()
-            if self.socket >= 0 and self.sockets is None:
-                self._join_sockets()
+            if self.reader is Reader.FIRST:
+                self._begin_native_reading()
 
-    # Read natively, from the second chunk on: the first may be TLS, or the beginning of HTTP.
+    @property
+    def _committing(self) -> bool:
+        """Are its writes not yet in the log? Then native code does not do what comes, either."""
+        return self.session.held
 
-    def _join_sockets(self) -> None:
+    @property
+    def _waits(self) -> bool:
+        """Do its commands wait?"""
+        return self.busy or self.paused_since is not None or self._committing
+
+    # Who reads.
+
+    @property
+    def _sockets(self) -> Sockets | None:
+        """By which native code reads it; None: the transport does."""
+        return self.clients.sockets if self.reader is Reader.NATIVE else None
+
+    def _begin_native_reading(self) -> None:
         """Let native code read, unless something waits."""
-        waits = self.busy or self.paused or self.committing or self.client.closing
-        if not waits and not self.transport.get_write_buffer_size():
+        sockets, waits = self.clients.sockets, self._waits or self.client.closing
+        if sockets is not None and not waits and not self.transport.get_write_buffer_size():
             self.transport.pause_reading()
-            self.sockets = self.clients.sockets
-            if self.sockets is not None:
-                self.sockets.add(self)
+            self.reader = Reader.NATIVE
+            sockets.add(self)
 
-    def _leave_sockets(self) -> None:
+    def _end_native_reading(self) -> None:
         """Let native code read and answer no more, ever."""
-        if self.sockets is not None:
-            self.sockets.remove(self)
-        self.socket, self.sockets = -1, None
+        sockets, self.reader = self._sockets, Reader.TRANSPORT
+        if sockets is not None:
+            sockets.remove(self)
 
-    def fed(self, command: FeedResult, before: int, came: int) -> None:
+    def resume(self, command: FeedResult, before: int, came: int) -> None:
         """Go on with what native code has read: so many bytes had waited, and so many came."""
         self._join()
         self._run(command)
         self._note_beginning(before, came)
         self._weigh_if_due()
 
-    def read_on(self) -> None:
+    def hand_back_reading(self) -> None:
         """Let the transport read, which knows what to do at the end, and of errors."""
-        self._leave_sockets()
+        self._end_native_reading()
         self._choose_reading()
 
     def stop_reading(self) -> None:
         """Read no more."""
-        if self.sockets is not None:
-            self.sockets.watch(self, False)
+        if (sockets := self._sockets) is not None:
+            sockets.watch(self, False)
         elif not self.transport.is_closing():
             self.transport.pause_reading()
 
@@ -150,16 +169,17 @@ class RespConnection(asyncio.Protocol):
 
     def _hold_back(self, data: bytes) -> None:
         self.session.arrived()
-        self.held.append(data)
+        self.backlog.append(data)
 
     def _choose_reading(self) -> None:
         """Read on, or let what comes wait at the client's: while its own commands take long, while
         its replies are not taken, and while much of it waits for the log."""
-        waits = self.busy or self.paused or (self.committing and self._has_much())
+        paused = self.paused_since is not None
+        waits = self.busy or paused or (self._committing and self._has_much())
         if self.transport.is_closing() or self.clients.draining:
             return
-        if self.sockets is not None:
-            self.sockets.watch(self, not waits)
+        if (sockets := self._sockets) is not None:
+            sockets.watch(self, not waits)
         elif waits:
             self.transport.pause_reading()
         else:
@@ -168,7 +188,7 @@ class RespConnection(asyncio.Protocol):
     def _has_much(self) -> bool:
         """Is there so much to do that more can wait? What a turn left undone counts too: else each
         slow commit would let in more of a long pipeline than is done before the next."""
-        return len(self.held) > limits.MAX_UNREAD_CHUNKS or self.session.waiting > RESERVED
+        return len(self.backlog) > limits.MAX_UNREAD_CHUNKS or self.session.waiting > RESERVED
 
     def _take(self, data: bytes) -> None:
         """Do what is whole, and note when the request began that is not."""
@@ -192,7 +212,7 @@ class RespConnection(asyncio.Protocol):
         after = self._weight()
         if self.context.input_budget.move(self.charged, after):
             self.charged = after
-        elif self.busy or self.committing:
+        elif self.busy or self._committing:
             self.abort()
         else:
             self._refuse("too many large requests at once (max-input-bytes): try again soon")
@@ -220,22 +240,21 @@ class RespConnection(asyncio.Protocol):
         request or does not log in."""
         settings = self.context.settings
         idle = settings.timeout and now - self.session.last > settings.timeout
-        slow = self.paused and now - self.since > settings.slow_client_seconds
+        since = self.paused_since
+        slow = since is not None and now - since > settings.slow_client_seconds
         late = self._stalls(now, settings.request_seconds) or self.client.login_is_over(now)
         if slow or late or (idle and not self.busy):
             self.abort()
 
     def _stalls(self, now: float, seconds: float) -> bool:
         """Has it begun a request, and not ended it in time?"""
-        if self.busy or self.paused or self.committing:
-            return False
         waiting = self.session.waiting
-        return waiting > 0 and now - self.begun > patience(seconds, waiting)
+        return waiting > 0 and not self._waits and now - self.begun > patience(seconds, waiting)
 
     def eof_received(self) -> bool:
         """Answer what was asked before; then close. People send commands with `nc` like that."""
         self.ended = True
-        if not self.busy and not self.paused and not self.committing:
+        if not self._waits:
             self._join()
             self._close_if_done()
         # TLS has no half that stays open; to say so would make the loop warn of it.
@@ -321,11 +340,10 @@ class RespConnection(asyncio.Protocol):
     def go_on(self) -> None:
         """Do the commands that have been received and wait."""
         self.busy = False
-        waits = self.paused or self.committing
-        if not waits and not self.transport.is_closing() and not self.client.closing:
-            held, self.held = b"".join(self.held), []
+        if not self._waits and not self.transport.is_closing() and not self.client.closing:
+            data, self.backlog = b"".join(self.backlog), []
             self.begun = time.monotonic()  # until now it was us who did not read
-            self._take(held)
+            self._take(data)
             # While it is busy there are whole commands among it, which were taken and are done.
             if not self.busy and (self.session.waiting or self.client.queued_bytes):
                 self._weigh()
@@ -341,8 +359,7 @@ class RespConnection(asyncio.Protocol):
             self.share_ends = now + SECONDS
             self.context.group_commit.join(self)
 
-    @property
-    def members(self) -> tuple[CommitWaiter]:
+    def take_waiters(self) -> tuple[CommitWaiter]:
         """Itself."""
         return (self,)
 
@@ -353,16 +370,15 @@ class RespConnection(asyncio.Protocol):
 
     def hold(self) -> None:
         """Do nothing more before the log has what was written."""
-        self.committing, self.joined = True, False
-        self.session.held = True
+        self.session.held, self.joined = True, False
 
     def release(self, problem: errors.BloomeryError | None) -> None:
         """Let the replies go out, and go on."""
-        self.committing = self.session.held = False
+        self.session.held = False
         if problem is not None:
             self.session.fail(encode(failure_of(problem), 2))
         self.send()
-        if (self.held or self.ended or self.session.waiting) and not self.busy:
+        if (self.backlog or self.ended or self.session.waiting) and not self.busy:
             self.go_on()
 
     def answer(self, results: list[Any]) -> None:
@@ -395,28 +411,27 @@ class RespConnection(asyncio.Protocol):
         if self.charged:
             self._give_back()
         # Not past what the transport still has to send.
-        sockets = None if self.transport.get_write_buffer_size() else self.sockets
-        sent = sockets is not None and sockets.send_of(self)
+        sockets = None if self.transport.get_write_buffer_size() else self._sockets
+        sent = sockets is not None and sockets.flush(self)
         data = b"" if sent else self.session.take()
         if data:
             self.transport.write(data)
         if self.client.closing:
             self.stop_reading()
             self.transport.close()
-        elif self.paused and (
+        elif self.paused_since is not None and (
             self.transport.get_write_buffer_size() > self.context.settings.client_output_limit
         ):
             self.abort()
 
     def pause_writing(self) -> None:
         """Read no more: it does not take what it has asked for."""
-        self.paused = True
-        self.since = time.monotonic()
+        self.paused_since = time.monotonic()
         self._choose_reading()
 
     def resume_writing(self) -> None:
         """Read on."""
-        self.paused = False
+        self.paused_since = None
         self._choose_reading()
         if not self.busy:
             self._later()

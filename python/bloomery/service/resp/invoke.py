@@ -30,7 +30,8 @@ def invoke(client: ClientState, command: Command, words: list[bytes], now: bool 
 def start(client: ClientState, command: Command, words: list[bytes], now: bool = False) -> Any:
     """As `invoke`, without the audit log."""
     operation: Callable[[], Any] = partial(command.handler, client, words[command.words :])
-    return client.context.commands.start(command.names(words), operation, now)
+    names = command.names(words)
+    return client.context.commands.start(names, operation, now, write=command.write)
 
 
 def invoke_queued(client: ClientState, words: list[bytes]) -> Any:

@@ -34,13 +34,13 @@ class DirectConnection(CommitWaiter, Protocol):
     socket: int
     session: _native.Session
 
-    def fed(self, command: FeedResult, before: int, came: int) -> None:
+    def resume(self, command: FeedResult, before: int, came: int) -> None:
         """Go on with what was read: so many bytes had waited, and so many came."""
 
     def data_received(self, data: bytes) -> None:
         """Take what came while its commands wait."""
 
-    def read_on(self) -> None:
+    def hand_back_reading(self) -> None:
         """Have the transport read from now on."""
 
     def abort(self) -> None:
@@ -90,11 +90,11 @@ class Sockets:
         self._turns.join(self)
         fed, held, ended = self._native.read(ready, time.monotonic())
         for connection, *what in fed:
-            self._step(connection, partial(connection.fed, *what))
+            self._step(connection, partial(connection.resume, *what))
         for connection, data in held:
             self._step(connection, partial(connection.data_received, data))
         for connection in ended:
-            self._step(connection, connection.read_on)
+            self._step(connection, connection.hand_back_reading)
 
     def _step(self, connection: DirectConnection, step: Callable[[], None]) -> None:
         """Let a connection go on; if that fails, end it, and let the others have their turn."""
@@ -108,9 +108,9 @@ class Sockets:
 
     # As a member of a turn.
 
-    @property
-    def members(self) -> list[CommitWaiter]:
-        """The connections that were read in this turn, each to be answered by itself."""
+    def take_waiters(self) -> list[CommitWaiter]:
+        """The connections that were read in this turn, each to be answered by itself: `send` will
+        not."""
         return self._native.take()
 
     def send(self) -> None:
@@ -118,6 +118,6 @@ class Sockets:
         for connection in self._native.write():
             connection.send()
 
-    def send_of(self, connection: DirectConnection) -> bool:
+    def flush(self, connection: DirectConnection) -> bool:
         """Let the replies of one connection go out; False if some are left."""
         return self._native.send(connection.socket)

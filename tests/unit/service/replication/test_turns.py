@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from bloomery import BloomFilter, _native
+from bloomery import BloomFilter, _native, errors
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
 from bloomery.service.durability.no_log import NodeLog
 from bloomery.service.engine import Engine
+from bloomery.service.group_commit import CommitWaiter
 from bloomery.service.replication.turns import SharedTurns
 
 
@@ -72,5 +73,47 @@ def test_a_client_alone_is_not_held_up() -> None:
             await asyncio.sleep(0)
             assert len(sent.entries) == number + 1
             assert await sent.next() == 1
+
+    asyncio.run(check())
+
+
+class Writer:
+    """A client that has written, and counts how often it is answered."""
+
+    wrote = True
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def take_waiters(self) -> tuple[CommitWaiter]:
+        return (self,)
+
+    def hold(self) -> None: ...
+
+    def send(self) -> None: ...
+
+    def release(self, problem: errors.BloomeryError | None) -> None: ...
+
+    def answer(self, results: list[Any]) -> None:
+        self.answers += 1
+
+
+def test_a_client_of_two_rounds_is_answered_once() -> None:
+    """Two commands of it have ended while another entry was on its way: answered twice, it would
+    take the results of this entry for those of what it writes between the two."""
+
+    async def check() -> None:
+        sent, writer = Sent(), Writer()
+        waiting = sent.add("a")
+        await asyncio.sleep(0)
+        for _ in range(2):
+            sent.turns.join(writer)
+            await asyncio.sleep(0)
+        waiting += sent.add("b")
+        assert await sent.next() == 1
+        assert writer.answers == 0
+        assert await sent.next() == 1
+        assert writer.answers == 1
+        assert await asyncio.gather(*waiting) == [(b"\1", None)] * 2
 
     asyncio.run(check())

@@ -16,9 +16,10 @@ from typing import Any, cast
 import pytest
 
 from bloomery import BloomFilter, _native
-from bloomery.service.durability.log import Row
+from bloomery.service.durability.log import Log, Row
+from bloomery.service.durability.no_log import NodeLog
 from bloomery.service.group_commit import GroupCommit
-from bloomery.service.resp.connection import RespConnection
+from bloomery.service.resp.connection import Reader, RespConnection
 from bloomery.service.resp.sockets import Sockets
 from bloomery.service.server import Server
 from unit.service.inside import running
@@ -173,7 +174,7 @@ def test_a_server_reads_a_connection_directly_from_its_second_chunk_on(tmp_path:
             reader, writer = await _client(_port(server))
             (one,) = server.resp.clients.connections.values()
             assert isinstance(one, RespConnection)
-            assert one.sockets is not None
+            assert one.reader is Reader.NATIVE
             assert not one.transport.is_reading()
             before = one.session.last
             writer.write(b"BF.ADD seen a\r\n")
@@ -250,6 +251,31 @@ def test_a_client_that_is_ended_is_not_read(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+class SlowLog:
+    """A log that writes when the gate lets it."""
+
+    def __init__(self, log: Log | NodeLog) -> None:
+        self._write = log.write
+        self.gate, self.begun = threading.Semaphore(0), 0
+
+    def write(self, rows: list[Row]) -> None:
+        self.begun += 1
+        assert self.gate.acquire(timeout=PATIENCE)
+        self._write(rows)
+
+
+@contextlib.contextmanager
+def slow_log(server: Server) -> Iterator[SlowLog]:
+    """Have the log of a server wait at a gate, which is open in the end."""
+    log = server.parts.engine.log
+    slow = SlowLog(log)
+    log.write = slow.write  # type: ignore[method-assign]
+    try:
+        yield slow
+    finally:
+        slow.gate.release(100)
+
+
 def test_a_connection_that_is_read_twice_in_a_turn_waits_once(tmp_path: Path) -> None:
     """What waited for the log, and what native code reads in the same turn, are both done: the
     connection was released twice by the commit of that turn, and the second time told a client
@@ -262,38 +288,55 @@ def test_a_connection_that_is_read_twice_in_a_turn_waits_once(tmp_path: Path) ->
             assert await reader.readexactly(5) == b"+OK\r\n"
             (one,) = server.resp.clients.connections.values()
             assert isinstance(one, RespConnection)
-            log, turns = server.parts.engine.log, server.parts.group_commit
+            turns = server.parts.group_commit
             assert isinstance(turns, GroupCommit)
-            write, gate, begun = log.write, threading.Semaphore(0), 0
-
-            def wait_and_write(rows: list[Row]) -> None:
-                nonlocal begun
-                begun += 1
-                assert gate.acquire(timeout=PATIENCE)
-                write(rows)
-
-            log.write = wait_and_write  # type: ignore[method-assign]
-            try:
+            with slow_log(server) as log:
                 writer.write(b"BF.ADD seen 1\r\n")
-                assert await wait_until_async(lambda: begun == 1)
+                assert await wait_until_async(lambda: log.begun == 1)
                 writer.write(b"BF.ADD seen 2\r\n")
-                assert await wait_until_async(lambda: bool(one.held))
+                assert await wait_until_async(lambda: bool(one.backlog))
                 # The first is logged, and the third comes, before the loop hears of either.
                 behind = threading.Event()
                 called = turns.call(behind.set)
-                gate.release()
+                log.gate.release()
                 assert behind.wait(PATIENCE)
                 writer.write(b"BF.ADD seen 3\r\n")
-                assert await wait_until_async(lambda: begun == 2)
+                assert await wait_until_async(lambda: log.begun == 2)
                 writer.write(b"BF.ADD seen 4\r\n")
-                assert await wait_until_async(lambda: bool(one.held))
-                gate.release()
-                assert await wait_until_async(lambda: begun == 3)
+                assert await wait_until_async(lambda: bool(one.backlog))
+                log.gate.release()
+                assert await wait_until_async(lambda: log.begun == 3)
                 assert await reader.readexactly(12) == b":1\r\n" * 3
                 assert one.session.pending == 4  # the fourth has its answer when it is logged
                 await called
-            finally:
-                gate.release(100)
+            assert await reader.readexactly(4) == b":1\r\n"
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_command_that_ends_during_a_commit_waits_for_the_next(tmp_path: Path) -> None:
+    """It wrote what that commit does not have: its reply went out with those that the commit
+    released."""
+
+    async def main() -> None:
+        async with running(tmp_path, fsync="always") as server:
+            reader, writer = await _client(_port(server))
+            writer.write(b"BF.RESERVE seen 0.01 1000\r\nBF.RESERVE other 0.01 1000\r\n")
+            assert await reader.readexactly(10) == b"+OK\r\n" * 2
+            (one,) = server.resp.clients.connections.values()
+            assert isinstance(one, RespConnection)
+            with slow_log(server) as log:
+                with server.parts.background.lock({b"other"}):
+                    writer.write(b"BF.ADD seen 1\r\nBF.CLEAR other\r\n")
+                    assert await wait_until_async(lambda: log.begun == 1)
+                    assert one.busy
+                assert await wait_until_async(lambda: not one.busy and not one.joined)
+                log.gate.release()
+                assert await wait_until_async(lambda: log.begun == 2)
+                assert one.session.pending == 9  # neither has been sent
+            assert await reader.readexactly(9) == b":1\r\n+OK\r\n"
+            writer.write(b"BF.EXISTS seen 1\r\n")
             assert await reader.readexactly(4) == b":1\r\n"
             writer.close()
 
