@@ -189,6 +189,8 @@ class GroupCommit(Turns):
         self._thread.start()
 
     def _end(self) -> None:
+        if not self._begun:  # `_committed` has ended it
+            return
         turn, self._turn, self._begun = self._turn, [], False
         self._rows += self.engine.end()
         if not self.committing and not self._waiters and self._disk_is_quick() and self._is_small():
@@ -307,11 +309,14 @@ class GroupCommit(Turns):
     def _committed(
         self, problem: errors.BloomeryError | None, waiters: Iterable[CommitWaiter]
     ) -> None:
+        # Another command of a waiter may have ended meanwhile, in a turn before or in this one.
+        # What that wrote is for the next commit, and so is the waiter: its replies go out together.
+        self._end()
         self.committing = False
         if isinstance(problem, errors.LogUnavailable):
             self.refuse(problem)
         for waiter in waiters:
-            if waiter not in self._waiters:  # else a command of it has ended, and wrote more
+            if waiter not in self._waiters:
                 waiter.release(self.engine.problem or problem)
         self._commit()
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from bloomery.service.domain.state import State
 from bloomery.service.durability.log import Log
 from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
-from bloomery.service.group_commit import GroupCommit
+from bloomery.service.group_commit import CommitWaiter, GroupCommit
 from unit.service.follower import SOON
 from waiting import wait_until_async
 
@@ -131,5 +132,65 @@ def test_frozen(tmp_path: Path) -> None:
                 async with group_commit.frozen(errors.LogUnavailable("another")):
                     pass
             assert group_commit.engine.problem is why
+
+    asyncio.run(main())
+
+
+class Writer:
+    """A client that has written, and notes what the log had when it was released."""
+
+    wrote = True
+
+    def __init__(self, logged: list[int]) -> None:
+        self.released: list[int] = []
+        self._logged = logged
+
+    def take_waiters(self) -> tuple[CommitWaiter]:
+        return (self,)
+
+    def hold(self) -> None: ...
+
+    def send(self) -> None:
+        self.release(None)
+
+    def release(self, problem: errors.BloomeryError | None) -> None:
+        self.released.append(sum(self._logged))
+
+    def answer(self, results: list[Any]) -> None: ...
+
+
+def test_a_commit_that_ends_within_a_turn_releases_nobody_of_it(tmp_path: Path) -> None:
+    """Of a client whose write is being logged another command ends, which wrote too; the loop hears
+    of the end of the commit before the end of that turn."""
+
+    async def main() -> None:
+        async with turning(tmp_path) as group_commit:
+            log = group_commit.engine.log
+            write, gate, logged = log.write, threading.Semaphore(0), list[int]()
+
+            def slow(rows: Any) -> None:
+                assert gate.acquire(timeout=SOON)
+                write(rows)
+                logged.append(len(rows))
+
+            log.write = slow  # type: ignore[method-assign]
+            writer = Writer(logged)
+            group_commit.snapshot(True)  # the thread writes
+
+            def make(name: str) -> None:
+                group_commit.join(writer)
+                settings = {"kind": "bloom", "capacity": 10, "error_rate": 0.01}
+                eagerly(group_commit.engine.make(Op.CREATE, fields(name=name, settings=settings)))
+
+            make("a")
+            assert await wait_until_async(lambda: group_commit.committing)
+            behind = threading.Event()
+            group_commit.call(behind.set)
+            gate.release()
+            assert behind.wait(SOON)  # it is logged, and the loop is about to hear of it
+            make("b")
+            gate.release()
+            assert await wait_until_async(lambda: bool(writer.released))
+            assert writer.released == [2]
 
     asyncio.run(main())

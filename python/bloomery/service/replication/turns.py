@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bloomery import _native, errors
@@ -33,7 +33,7 @@ _PACE = 0.001  # seconds from the entry of a crowd to the next, at least
 class _Sent(NamedTuple):
     """A turn that is on its way to the log."""
 
-    waiters: Iterable[CommitWaiter]
+    waiters: dict[CommitWaiter, None]
     futures: list[_Expected]
     began: float
     cut: CutTurn | None  # if it is more than one entry
@@ -112,7 +112,10 @@ class SharedTurns(Turns):
         for waiter in take_waiters(turn):
             if waiter.wrote:
                 waiter.hold()
-                self._held[waiter] = None
+                # Not with the next entry too, which has nothing of it: answered by that as well, it
+                # would take its results for those of what it writes until then.
+                if not any(waiter in sent.waiters for sent in self._sent.values()):
+                    self._held[waiter] = None
             else:
                 waiter.send()
         self._send_next()
