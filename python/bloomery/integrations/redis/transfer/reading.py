@@ -109,7 +109,7 @@ def copying(strings: BitStrings, progress: Progress | None = None) -> Flow[Any]:
     body = _native.Memory(nbytes)
     # New memory comes page by page as it is written, which took longer than to read what is written
     # (1.1 of 2 s for 1 GiB): beside the reading it costs hardly anything.
-    toucher = threading.Thread(target=body.touch, daemon=True)
+    toucher = threading.Thread(target=body.touch, args=(0, nbytes), daemon=True)
     toucher.start()
     yield from filling(strings, body.write, progress)
     toucher.join()
