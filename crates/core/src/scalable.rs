@@ -4,7 +4,8 @@ use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal};
 use crate::table::{
-    Added, Adder, GROWTH, Geometry, MAX_LOAD, MOST_GROWTH, Plan, Table, add_each, colliding,
+    Added, Adder, GROWTH, Geometry, LEAST_PAIR, MAX_LOAD, MOST_GROWTH, Plan, Table, add_each,
+    colliding,
 };
 
 pub struct Scalable {
@@ -56,11 +57,15 @@ pub(crate) fn insert(
 }
 
 impl Scalable {
-    /// How much larger it becomes now: up to twice as large while a batch brings more than one step
-    /// is for, as each step touches all that is there, but no larger than the batch will fill.
+    /// How much larger it becomes now: as a rule a step, and further while a batch brings more than
+    /// that is for, since each step touches all that is there; but no larger than the batch will
+    /// fill, and not past the next doubling of the buckets, where it is chosen anew how wide slots
+    /// are (past it they became a bit wider than they have to be).
     fn step(&self) -> f64 {
-        let filled = self.expected as f64 / (MAX_LOAD * self.table.geometry().slots() as f64);
-        filled.clamp(self.growth, MOST_GROWTH)
+        let geometry = self.table.geometry();
+        let filled = self.expected as f64 / (MAX_LOAD * geometry.slots() as f64);
+        let doubled = f64::from(2 * LEAST_PAIR) / f64::from(geometry.pair);
+        filled.min(doubled).max(self.growth)
     }
 }
 
