@@ -92,12 +92,15 @@ async def _in_slices(
     """Do many commands. Others have their turn in between; who asks for one of these filters waits
     until all are done, so that nothing comes between."""
     background = client.context.background
-    names = {name for queued in queue for name in find(queued).names(queued)}
+    names, share = set[bytes](), Slice()
+    for queued in queue:
+        names.update(find(queued).names(queued))
+        await share.rest()
     await background.unlocked(*names)  # somebody may have come before this began
     client.context.group_commit.join()
     if _is_changed(client, watching):
         return _nothing(client)
-    replies, share = _TransactionReplies(client, len(queue)), Slice()
+    replies = _TransactionReplies(client, len(queue))
     with background.lock(names):
         for queued in queue:
             with client.context.engine.as_owner():
