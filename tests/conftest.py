@@ -7,11 +7,17 @@ long runs (which also bring in the tests marked `soak`). Without it: `ci` under 
 import gc
 import importlib
 import os
+import signal
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Begun in the background of a shell (`make test &`) it ignores Ctrl-C, and so would all that it
+# starts, of which some is to be interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hundreds of tests start processes, and half of a start was to compile what bytecode would keep.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

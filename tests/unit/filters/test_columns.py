@@ -386,8 +386,12 @@ BloomFilter(10).update(np.broadcast_to(np.int64(1), (1 << 46,)))
     child = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert child.stdout is not None
-    for _ in range(3):
-        assert child.stdout.readline() == "running\n"
-    child.send_signal(signal.SIGINT)
-    assert "KeyboardInterrupt" in child.communicate(timeout=120)[1]
+    with child:
+        assert child.stdout is not None
+        try:
+            for _ in range(3):
+                assert child.stdout.readline() == "running\n"
+            child.send_signal(signal.SIGINT)
+            assert "KeyboardInterrupt" in child.communicate(timeout=120)[1]
+        finally:
+            child.kill()
