@@ -4,6 +4,8 @@ the turn, when the log has what was written."""
 from __future__ import annotations
 
 import asyncio
+import select
+import sys
 import time
 from collections.abc import Awaitable
 from enum import Enum, auto
@@ -161,6 +163,17 @@ class RespConnection(asyncio.Protocol):
             sockets.watch(self, False)
         elif not self.transport.is_closing():
             self.transport.pause_reading()
+
+    def has_left(self) -> bool:
+        """Whether its client has ended its side, or it is closed. While a command of its own is
+        under way nobody reads, and so nobody would see that."""
+        if self.transport.is_closing():
+            return True
+        if sys.platform != "linux":
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def abort(self) -> None:
         """End it at once: what was sent and not read is not done."""

@@ -343,6 +343,28 @@ def test_a_command_that_ends_during_a_commit_waits_for_the_next(tmp_path: Path) 
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+def test_a_client_that_goes_while_a_command_waits_is_let_go(tmp_path: Path, ended: str) -> None:
+    """Nobody reads meanwhile: a connection that waited without end was kept for ever, and a task of
+    one that was killed."""
+
+    async def main() -> None:
+        async with running(tmp_path) as server:
+            clients = server.resp.clients
+            _, writer = await _client(_port(server))
+            (one,) = clients.connections.values()
+            writer.write(b"WAIT 1 0\r\n")
+            assert await wait_until_async(lambda: one.busy)
+            if ended == "closed":
+                writer.close()
+            else:
+                one.abort()
+            assert await wait_until_async(lambda: not clients.connections and not clients.tasks)
+            writer.close()
+
+    asyncio.run(main())
+
+
 class Waiting(Pair):
     """A connection whose commands wait, and that notes what came meanwhile."""
 
