@@ -256,7 +256,7 @@ class RespConnection(asyncio.Protocol):
         since = self.paused_since
         slow = since is not None and now - since > settings.slow_client_seconds
         late = self._stalls(now, settings.request_seconds) or self.client.login_is_over(now)
-        if slow or late or (idle and not self.busy):
+        if slow or late or (idle and not self.busy and not self._committing):
             self.abort()
 
     def _stalls(self, now: float, seconds: float) -> bool:

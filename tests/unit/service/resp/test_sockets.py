@@ -343,6 +343,28 @@ def test_a_command_that_ends_during_a_commit_waits_for_the_next(tmp_path: Path) 
     asyncio.run(main())
 
 
+def test_who_waits_for_the_log_is_not_idle(tmp_path: Path) -> None:
+    """A connection is not ended for silence while it is the server that has yet to answer."""
+
+    async def main() -> None:
+        async with running(tmp_path, fsync="always", timeout=1000) as server:
+            reader, writer = await _client(_port(server))
+            writer.write(b"BF.RESERVE seen 0.01 1000\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            (one,) = server.resp.clients.connections.values()
+            with slow_log(server) as log:
+                writer.write(b"BF.ADD seen 1\r\n")
+                assert await wait_until_async(lambda: log.begun == 1)
+                one.sweep(time.monotonic() + 2000)
+                assert not one.transport.is_closing()
+            assert await reader.readexactly(4) == b":1\r\n"
+            one.sweep(time.monotonic() + 2000)
+            assert one.transport.is_closing()
+            writer.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("ended", ["closed", "killed"])
 def test_a_client_that_goes_while_a_command_waits_is_let_go(tmp_path: Path, ended: str) -> None:
     """Nobody reads meanwhile: a connection that waited without end was kept for ever, and a task of
