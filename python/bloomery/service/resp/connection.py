@@ -344,14 +344,28 @@ class RespConnection(asyncio.Protocol):
             loop.call_soon(self.go_on)
 
     async def _finish(self, reply: Awaitable[Any]) -> None:
-        await reply
+        try:
+            await reply
+        except BaseException:  # it would be busy for ever
+            self.abort()
+            raise
         if self.transport.is_closing():
             return
         self._join()
         self.go_on()
 
     def go_on(self) -> None:
-        """Do the commands that have been received and wait."""
+        """Do the commands that have been received and wait; if that fails, end the connection, and
+        let the others have their turn."""
+        try:
+            self._go_on()
+        except Exception as problem:  # noqa: BLE001
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a connection has failed", "exception": problem}
+            )
+            self.abort()
+
+    def _go_on(self) -> None:
         self.busy = False
         if not self._waits and not self.transport.is_closing() and not self.client.closing:
             data, self.backlog = b"".join(self.backlog), []

@@ -66,7 +66,10 @@ def dispatch(client: ClientState, words: list[bytes]) -> Awaitable[None] | None:
 def _reply(client: ClientState, value: Any, write: bool) -> None:
     """Reply to a command. On a node one that Python has done ends when the log has what it wrote:
     no other entry of the log answers it."""
-    data = encode(value, client.session.protocol)
+    try:
+        data = encode(value, client.session.protocol)
+    except Exception as problem:  # noqa: BLE001  # who asked is told, and not left waiting
+        data = encode(error_reply(client.context, problem), client.session.protocol)
     client.session.reply(data, write and client.context.engine.shared is None)
 
 
