@@ -189,7 +189,7 @@ class GroupCommit(Turns):
         self._thread.start()
 
     def _end(self) -> None:
-        if not self._begun:  # `_committed` has ended it
+        if not self._begun:  # `_committed` or `flushed` has ended it
             return
         turn, self._turn, self._begun = self._turn, [], False
         self._rows += self.engine.end()
@@ -254,10 +254,11 @@ class GroupCommit(Turns):
                 waiter.release(self.engine.problem)
 
     def _is_late(self) -> bool:
-        """Must what was written wait for the disk? Not if the log cannot be written: then it is
-        answered with the problem."""
+        """Must what was written wait for the disk, or who repeated a write that is not there? Not
+        if the log cannot be written: then it is answered with the problem."""
         now = time.monotonic()
-        late = bool(self._rows) and self.engine.problem is None and self._log.is_late(now)
+        waits = bool(self._rows or self._waiters)
+        late = waits and self.engine.problem is None and self._log.is_late(now)
         if late and self.late_since is None:
             self.late_since = now
             self.delayed += 1
@@ -268,6 +269,7 @@ class GroupCommit(Turns):
     def flushed(self) -> None:
         """Commit what waits: the log was brought to the disk, or could not be."""
         if self._waiters or self._rows:
+            self._end()  # as in `_committed`
             self._commit()
 
     async def flush_each_second(self) -> None:

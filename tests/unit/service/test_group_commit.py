@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -192,5 +192,38 @@ def test_a_commit_that_ends_within_a_turn_releases_nobody_of_it(tmp_path: Path) 
             gate.release()
             assert await wait_until_async(lambda: bool(writer.released))
             assert writer.released == [2]
+
+    asyncio.run(main())
+
+
+def test_a_repeated_write_waits_for_a_late_disk(tmp_path: Path) -> None:
+    """It gave the log nothing to write: the log has it, and the disk does not. Answered then, it
+    would be lost by a power cut however much later. When the disk has caught up it is answered, and
+    what its client has written in that very turn is not."""
+
+    async def main() -> None:
+        async with turning(tmp_path) as group_commit:
+            log = cast("Log", group_commit.engine.log)
+            write, logged, late = log.write, list[int](), True
+
+            def noted(rows: Any) -> None:
+                write(rows)
+                logged.append(len(rows))
+
+            log.write = noted  # type: ignore[method-assign]
+            log.is_late = lambda now: late  # type: ignore[method-assign]
+            repeating, writing = Writer(logged), Writer(logged)
+            for writer in (repeating, writing):
+                group_commit.join(writer)
+            assert await wait_until_async(lambda: group_commit.late_since or writing.released)
+            assert [repeating.released, writing.released] == [[], []]
+            late = False
+            group_commit.join(writing)
+            settings = {"kind": "bloom", "capacity": 10, "error_rate": 0.01}
+            eagerly(group_commit.engine.make(Op.CREATE, fields(name="a", settings=settings)))
+            group_commit.flushed()
+            assert await wait_until_async(lambda: writing.released and repeating.released)
+            assert writing.released == [1]
+            assert group_commit.late_since is None
 
     asyncio.run(main())

@@ -33,6 +33,9 @@ class Connected(Protocol):
     def stop_reading(self) -> None:
         """Read no more."""
 
+    def has_left(self) -> bool:
+        """Whether the client has ended its side, or the connection is closed."""
+
     def abort(self) -> None:
         """End the connection at once."""
 

@@ -4,6 +4,8 @@ the turn, when the log has what was written."""
 from __future__ import annotations
 
 import asyncio
+import select
+import sys
 import time
 from collections.abc import Awaitable
 from enum import Enum, auto
@@ -162,6 +164,17 @@ class RespConnection(asyncio.Protocol):
         elif not self.transport.is_closing():
             self.transport.pause_reading()
 
+    def has_left(self) -> bool:
+        """Whether its client has ended its side, or it is closed. While a command of its own is
+        under way nobody reads, and so nobody would see that."""
+        if self.transport.is_closing():
+            return True
+        if sys.platform != "linux":
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def abort(self) -> None:
         """End it at once: what was sent and not read is not done."""
         self.stop_reading()
@@ -243,7 +256,7 @@ class RespConnection(asyncio.Protocol):
         since = self.paused_since
         slow = since is not None and now - since > settings.slow_client_seconds
         late = self._stalls(now, settings.request_seconds) or self.client.login_is_over(now)
-        if slow or late or (idle and not self.busy):
+        if slow or late or (idle and not self.busy and not self._committing):
             self.abort()
 
     def _stalls(self, now: float, seconds: float) -> bool:
@@ -331,14 +344,28 @@ class RespConnection(asyncio.Protocol):
             loop.call_soon(self.go_on)
 
     async def _finish(self, reply: Awaitable[Any]) -> None:
-        await reply
+        try:
+            await reply
+        except BaseException:  # it would be busy for ever
+            self.abort()
+            raise
         if self.transport.is_closing():
             return
         self._join()
         self.go_on()
 
     def go_on(self) -> None:
-        """Do the commands that have been received and wait."""
+        """Do the commands that have been received and wait; if that fails, end the connection, and
+        let the others have their turn."""
+        try:
+            self._go_on()
+        except Exception as problem:  # noqa: BLE001
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a connection has failed", "exception": problem}
+            )
+            self.abort()
+
+    def _go_on(self) -> None:
         self.busy = False
         if not self._waits and not self.transport.is_closing() and not self.client.closing:
             data, self.backlog = b"".join(self.backlog), []

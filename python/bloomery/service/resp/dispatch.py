@@ -59,8 +59,18 @@ def dispatch(client: ClientState, words: list[bytes]) -> Awaitable[None] | None:
     if isinstance(value, Awaitable):
         assert command is not None
         return _later(client, command, words, value)
-    client.session.reply(encode(value, client.session.protocol), write)
+    _reply(client, value, write)
     return None
+
+
+def _reply(client: ClientState, value: Any, write: bool) -> None:
+    """Reply to a command. On a node one that Python has done ends when the log has what it wrote:
+    no other entry of the log answers it."""
+    try:
+        data = encode(value, client.session.protocol)
+    except Exception as problem:  # noqa: BLE001  # who asked is told, and not left waiting
+        data = encode(error_reply(client.context, problem), client.session.protocol)
+    client.session.reply(data, write and client.context.engine.shared is None)
 
 
 def _names(client: ClientState, command: Command, words: list[bytes]) -> list[bytes]:
@@ -102,4 +112,4 @@ async def _later(
     except Exception as problem:  # noqa: BLE001  # as above
         reply = error_reply(client.context, problem)
         authorize.note(client, command, words, "failed")
-    client.session.reply(encode(reply, client.session.protocol), command.write)
+    _reply(client, reply, command.write)

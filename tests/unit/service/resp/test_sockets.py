@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,6 +20,9 @@ from bloomery import BloomFilter, _native
 from bloomery.service.durability.log import Log, Row
 from bloomery.service.durability.no_log import NodeLog
 from bloomery.service.group_commit import GroupCommit
+from bloomery.service.resp import connection as resp_connection
+from bloomery.service.resp import dispatch, table
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.connection import Reader, RespConnection
 from bloomery.service.resp.sockets import Sockets
 from bloomery.service.server import Server
@@ -340,6 +344,120 @@ def test_a_command_that_ends_during_a_commit_waits_for_the_next(tmp_path: Path) 
             assert await reader.readexactly(4) == b":1\r\n"
             writer.close()
 
+    asyncio.run(main())
+
+
+def test_who_waits_for_the_log_is_not_idle(tmp_path: Path) -> None:
+    """A connection is not ended for silence while it is the server that has yet to answer."""
+
+    async def main() -> None:
+        async with running(tmp_path, fsync="always", timeout=1000) as server:
+            reader, writer = await _client(_port(server))
+            writer.write(b"BF.RESERVE seen 0.01 1000\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            (one,) = server.resp.clients.connections.values()
+            with slow_log(server) as log:
+                writer.write(b"BF.ADD seen 1\r\n")
+                assert await wait_until_async(lambda: log.begun == 1)
+                one.sweep(time.monotonic() + 2000)
+                assert not one.transport.is_closing()
+            assert await reader.readexactly(4) == b":1\r\n"
+            one.sweep(time.monotonic() + 2000)
+            assert one.transport.is_closing()
+            writer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+def test_a_client_that_goes_while_a_command_waits_is_let_go(tmp_path: Path, ended: str) -> None:
+    """Nobody reads meanwhile: a connection that waited without end was kept for ever, and a task of
+    one that was killed."""
+
+    async def main() -> None:
+        async with running(tmp_path) as server:
+            clients = server.resp.clients
+            _, writer = await _client(_port(server))
+            (one,) = clients.connections.values()
+            writer.write(b"WAIT 1 0\r\n")
+            assert await wait_until_async(lambda: one.busy)
+            if ended == "closed":
+                writer.close()
+            else:
+                one.abort()
+            assert await wait_until_async(lambda: not clients.connections and not clients.tasks)
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_one_that_fails_keeps_no_other_from_its_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that a commit releases, one goes on with a command that fails: the others are
+    released too, and that one is ended."""
+
+    def failing(client: ClientState, words: list[bytes]) -> Any:
+        if words[0] == b"ECHO":
+            raise RuntimeError("broken")
+        return dispatch.dispatch(client, words)
+
+    async def main() -> None:
+        problems: list[str] = []
+        async with running(tmp_path, fsync="always") as server:
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda _, context: problems.append(context["message"]))
+            (_, first), (reader, failed), (other, writer) = [
+                await _client(_port(server)) for _ in range(3)
+            ]
+            failed.write(b"BF.RESERVE seen 0.01 1000\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            _, one, last = (
+                cast("RespConnection", each) for each in server.resp.clients.connections.values()
+            )
+            monkeypatch.setattr(resp_connection, "dispatch", failing)
+            with slow_log(server) as log:
+                first.write(b"BF.ADD seen 1\r\n")
+                assert await wait_until_async(lambda: log.begun == 1)
+                failed.write(b"BF.ADD seen 2\r\n")
+                assert await wait_until_async(lambda: one.session.held)
+                failed.write(b"ECHO x\r\n")
+                assert await wait_until_async(lambda: one.backlog)
+                writer.write(b"BF.ADD seen 3\r\n")
+                assert await wait_until_async(lambda: last.session.held)
+                log.gate.release(2)
+                assert await wait_until_async(lambda: problems)
+                assert not last.session.held
+            assert await other.readexactly(4) == b":1\r\n"
+            assert await reader.read() == b":1\r\n"
+            assert problems == ["a connection has failed"]
+            for each in (first, failed, writer):
+                each.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_value_that_is_no_reply_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """Of a command that waited, the connection was never answered, nor read, again."""
+
+    async def later(client: ClientState, words: list[bytes]) -> object:
+        await asyncio.sleep(0)
+        return object()
+
+    async def main() -> None:
+        async with running(tmp_path) as server:
+            reader, writer = await _client(_port(server))
+            writer.write(b"ECHO x\r\nPING\r\n")
+            told = await asyncio.wait_for(reader.readline(), PATIENCE)
+            assert told.startswith(b"-ERR internal error: TypeError")
+            assert await reader.readexactly(7) == b"+PONG\r\n"
+            writer.close()
+
+    broken = replace(table.COMMANDS[b"ECHO"], handler=later if waits else lambda *_: object())
+    monkeypatch.setitem(table.COMMANDS, b"ECHO", broken)
     asyncio.run(main())
 
 

@@ -4,6 +4,7 @@ though there are no replicas."""
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import platform
 import secrets
@@ -27,6 +28,7 @@ _RUN_ID = secrets.token_hex(20)
 _SAVING = Failure("ERR Background save already in progress")
 # What Redis adds to a module's own figure, beside the name (REDISBLOOM: 240 bytes show as 272).
 _KEY_OVERHEAD = 31
+_LOOK_SECONDS = 1.0  # between two looks whether a client that waits has gone
 
 Facts = dict[str, Any]
 
@@ -291,10 +293,15 @@ def wait(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
         raise Failure("ERR timeout is not an integer or out of range")
     if timeout < 0:
         raise Failure("ERR timeout is negative")
-    return 0 if replicas <= 0 else _none_in(timeout / 1000)
+    return 0 if replicas <= 0 else _none_in(client, timeout / 1000 or math.inf)
 
 
-async def _none_in(seconds: float) -> int:
-    """Wait as Redis does; 0 is for ever, until the client goes."""
-    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds or None)
+async def _none_in(client: ClientState, seconds: float) -> int:
+    """Wait as Redis does, for ever if so told: until the client goes."""
+    until, connections = time.monotonic() + seconds, client.clients.connections
+    while (left := until - time.monotonic()) > 0:
+        connection = connections.get(client.id)
+        if connection is None or connection.has_left():
+            break
+        await asyncio.sleep(min(left, _LOOK_SECONDS))
     return 0

@@ -1,0 +1,77 @@
+"""Which entry of the shared log answers a client: the one that has what it wrote, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+from bloomery import errors
+from bloomery.service.replication.turns import SharedTurns
+from bloomery.service.resp.connection import RespConnection
+from bloomery.service.server import Server
+from integration.servers import RedisServer
+from unit.service.inside import running
+from waiting import wait_until_async
+
+
+class Gate:
+    """Entries that are on their way, and go no further by themselves."""
+
+    def __init__(self, turns: SharedTurns) -> None:
+        self.turns, self._send = turns, turns._send
+        self.entries: list[tuple[int, bytes, int]] = []
+        turns._send = lambda *entry: self.entries.append(entry)
+
+    def forward(self) -> None:
+        """Let the last one into the log."""
+        self._send(*self.entries[-1])
+
+    def refuse(self) -> None:
+        """Let the last one be refused."""
+        self.turns.refused(self.entries[-1][0], errors.StoreUnavailable("Redis is away"))
+
+
+async def _client(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    port = int(server.parts.resp_address.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"PING\r\n")
+    assert await reader.readexactly(7) == b"+PONG\r\n"
+    return reader, writer
+
+
+def test_a_write_that_is_done_is_not_refused_with_another(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    """A filter is made, which the log has, while others' writes are on their way. Its client waited
+    for them, and was told why they were refused."""
+
+    async def main() -> None:
+        store = redis_server.url
+        async with running(tmp_path, store=store, store_bootstrap_seconds=0.1) as server:
+            clients = [await _client(server) for _ in range(3)]
+            (made, making), (_, adding), (_, late) = clients
+            one, two, three = (
+                cast("RespConnection", each) for each in server.resp.clients.connections.values()
+            )
+            making.write(b"BF.RESERVE seen 0.01 1000\r\n")
+            assert await made.readexactly(5) == b"+OK\r\n"
+            gate = Gate(cast("SharedTurns", server.parts.group_commit))
+            making.write(b"BF.RESERVE other 0.01 1000\r\n")
+            assert await wait_until_async(lambda: len(gate.entries) == 1)
+            adding.write(b"BF.ADD seen 1\r\n")
+            assert await wait_until_async(lambda: two.session.held)
+            gate.forward()
+            assert await wait_until_async(lambda: len(gate.entries) == 2)
+            assert await wait_until_async(lambda: not one.busy and not one.joined)
+            late.write(b"BF.ADD seen 2\r\n")
+            assert await wait_until_async(lambda: three.session.held)
+            gate.refuse()
+            assert await wait_until_async(lambda: len(gate.entries) == 3)
+            gate.refuse()
+            replies = [(await reader.readline())[:4] for reader, _ in clients]
+            assert replies == [b"+OK\r", b"-ERR", b"-ERR"]
+            for _, writer in clients:
+                writer.close()
+
+    asyncio.run(main())
