@@ -25,8 +25,8 @@ pub const LINE_BYTES: usize = 64;
 pub const LINE_BITS: u64 = 512;
 pub const WORDS_PER_LINE: usize = 8;
 
-/// Up to here memory is touched when it is made, in one call, and not page by page by the first
-/// keys. Beyond it, memory that no key touches is never taken.
+/// Up to here memory is touched when it is made, and not page by page by the first keys. Beyond it,
+/// memory that no key touches is never taken.
 const TOUCH_TO: usize = 64 << 20;
 
 /// From here on memory comes from the kernel with huge pages asked for. At 124 MB (100 M keys at

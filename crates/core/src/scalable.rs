@@ -122,8 +122,14 @@ impl Kind for Scalable {
         if self.table.contains(h) {
             return Ok(false);
         }
-        let step = self.step();
-        insert(&mut self.table, h, 0, step, self.made.error_rate)?;
+        let (step, limit) = (self.step(), self.made.error_rate);
+        match insert(&mut self.table, h, 0, step, limit) {
+            // What is expected may never come, and for what has come the usual step will do.
+            Err(Refusal::NoMemory(_)) if step > self.growth => {
+                insert(&mut self.table, h, 0, self.growth, limit)?;
+            }
+            done => done?,
+        }
         self.keys = self.keys.saturating_add(1); // a header may have said anything
         Ok(true)
     }

@@ -109,6 +109,13 @@ struct Changing<'a> {
     act: BatchOp,
 }
 
+impl Drop for Changing<'_> {
+    /// However a batch ends: what it did not bring is not to be expected of whoever adds next.
+    fn drop(&mut self) {
+        self.kind.expect(0);
+    }
+}
+
 impl Inside for Changing<'_> {
     fn hashes(
         &mut self,

@@ -58,9 +58,9 @@ impl Memory {
     /// Asks the kernel for a part of the memory, or what there is of it, in a thread that lets others
     /// run.
     fn touch(&self, py: Python<'_>, offset: usize, count: usize) {
-        let bits = self.lock(py).clone();
-        if let Some(bits) = bits {
-            py.detach(|| touch_part(&bits, offset, count));
+        let bits = self.lock(py);
+        if let Some(bits) = &*bits {
+            py.detach(|| touch_part(bits, offset, count));
         }
     }
 
@@ -75,10 +75,10 @@ impl Memory {
             Some(bits)
                 if offset.is_multiple_of(8) && offset.saturating_add(held.nbytes()) <= room =>
             {
-                // SAFETY: contiguous; `bytes` never change, and others not while the interpreter
-                // lock is held.
+                // SAFETY: contiguous; `bytes` never change (a class made of them may give out what
+                // does), and others not while the interpreter lock is held.
                 let copy = || bits.fill_from(offset, unsafe { held.bytes() });
-                if data.is_instance_of::<PyBytes>() {
+                if data.is_exact_instance_of::<PyBytes>() {
                     py.detach(copy)
                 } else {
                     copy()

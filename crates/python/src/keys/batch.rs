@@ -206,6 +206,9 @@ fn listed(target: &mut impl Target, list: &Bound<'_, PyList>, options: &Options)
 fn hash_ints(list: &Bound<'_, PyList>, from: usize, hash: IntHash, hashes: &mut Vec<u64>) {
     let room = OBJECTS.saturating_sub(hashes.len());
     let count = list.len().saturating_sub(from).min(room);
+    if count == 0 {
+        return; // an empty list has no items to point to
+    }
     // SAFETY: within the list, which stays as it is: the interpreter lock is held, and no Python
     // code runs.
     let items = unsafe {

@@ -27,6 +27,7 @@ FIELDS = ("on_full", "full_at", "warn_at", "warn_within", "grace")
 ON_FULL = ("grow", "rotate", "reject", "alert")
 # The kind that is made where none is named.
 _KINDS = {"grow": "scalable", "rotate": "rotating", "reject": "bloom", "alert": "bloom"}
+_MOST_KEYS = 2**64 - 1  # that are counted; the head of a filter that was loaded may say any number
 # Which fields mean something beside which policy.
 _THRESHOLDS = {
     "grow": (),
@@ -82,7 +83,7 @@ def limit_and_threshold(entry: Entry) -> tuple[int | None, int | None]:
     full = part_of(policy.full_at, capacity)
     if policy.on_full == "rotate":
         left = full - generation_of(entry)[0]
-        return None, entry.items + left if left > 0 else None
+        return None, min(entry.items + left, _MOST_KEYS) if left > 0 else None
     if policy.on_full not in ("reject", "alert"):
         return None, None
     thresholds = [part_of(policy.warn_at, capacity), full] if policy.warn_at else [full]
@@ -105,7 +106,8 @@ def refusal(entry: Entry) -> str:
 
 def part_of(share: float, capacity: int) -> int:
     """How many keys that share of a capacity is."""
-    return max(1, math.floor(share * capacity + 1e-9))
+    # As a float, a capacity of 2**64 - 1 is 2**64, which no count of keys can be.
+    return max(1, min(capacity, math.floor(share * capacity + 1e-9)))
 
 
 def chosen(kind: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomery import errors
+from bloomery import RotatingBloomFilter, errors
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
@@ -21,9 +21,11 @@ from bloomery.service.eagerly import eagerly
 from bloomery.service.engine import Engine
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import _SURER, PolicyEnforcer
-from bloomery.service.policy.policy import FIELDS, ON_FULL, chosen
+from bloomery.service.policy.policy import FIELDS, ON_FULL, chosen, limit_and_threshold, part_of
 from bloomery.service.sampling.sample import Sample
 from bloomery.sizing.intervals import wilson_interval
+from bloomery.storage.files import HEADER_BYTES
+from properties.forgery import forged
 
 
 class House:
@@ -404,3 +406,19 @@ def test_each_operation_of_a_policy_is_logged(house: House) -> None:
     assert told(Op.CREATE) == [1e9]
     assert told(Op.ADJUST) == [1e9 + 5]
     assert told(Op.ROTATE) == [1e9 + 5]
+
+
+def test_a_capacity_that_no_float_has() -> None:
+    """The head of a filter that was loaded may name any: what follows from it can be counted."""
+    filter = RotatingBloomFilter(1000)
+    filter.update(range(300))
+    filter.rotate()
+    filter.update(range(300, 600))
+    data = filter.to_bytes()
+    head = forged(data[:HEADER_BYTES], capacity=2**64 - 1)
+    loaded = RotatingBloomFilter.from_bytes(head + data[HEADER_BYTES:])
+    settings = {"kind": "rotating", "on_full": "rotate"}
+    entry = Entry(1, b"f", loaded, 0.0, items=loaded.estimated_count, settings=settings)
+    assert limit_and_threshold(entry) == (None, 2**64 - 1)
+    assert part_of(1.0, 2**64 - 1) == 2**64 - 1
+    assert part_of(0.5, 1000) == 500
