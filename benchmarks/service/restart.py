@@ -65,7 +65,7 @@ def render(records: list[Record]) -> str:
             f"{r['log_bytes'] / 1e6:.0f} MB",
             f"{r['keys']:,}",
             f"{r['seconds']:.2f} s",
-            f"{r['slowest']:.2f} s",
+            f"{r.get('slowest', r['seconds']):.2f} s",
             f"{r['sampled']:,}",
             str(r["lost_keys"]),
         ]

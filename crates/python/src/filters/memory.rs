@@ -31,6 +31,9 @@ use crate::keys::buffer::BufferView;
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct Memory(Mutex<Option<Bits>>);
 
+/// Bytes: a huge page of most systems.
+const TOUCHED_AT_ONCE: usize = 2 << 20;
+
 impl Memory {
     pub fn new(bits: Bits) -> Self {
         Memory(Mutex::new(Some(bits)))
@@ -55,12 +58,14 @@ impl Memory {
         bits.map(Memory::new).ok_or_else(|| no_memory(py, nbytes as u64))
     }
 
-    /// Asks the kernel for a part of the memory, or what there is of it, in a thread that lets others
-    /// run.
+    /// Asks the kernel for a part of the memory, or what there is of it, while others run, those who
+    /// write to it too: the lock is had for a piece at a time.
     fn touch(&self, py: Python<'_>, offset: usize, count: usize) {
-        let bits = self.lock(py);
-        if let Some(bits) = &*bits {
-            py.detach(|| touch_part(bits, offset, count));
+        let end = self.lock(py).as_ref().map_or(0, Bits::nbytes).min(offset.saturating_add(count));
+        for start in (offset..end).step_by(TOUCHED_AT_ONCE) {
+            let bits = self.lock(py);
+            let Some(bits) = &*bits else { return };
+            py.detach(|| touch_part(bits, start, TOUCHED_AT_ONCE.min(end - start)));
         }
     }
 
