@@ -92,7 +92,8 @@ def _restart(records: list[Record]) -> Line:
     if not records:
         return missing(what, must, aim)
     r = records[0]
-    measured = f"{r['seconds']:.2f} s, the slowest of three {r.get('slowest', r['seconds']):.2f} s, "
+    slowest = r.get("slowest", r["seconds"])
+    measured = f"{r['seconds']:.2f} s, the slowest of three {slowest:.2f} s, "
     measured += f"{r['lost_keys']} of {r['sampled']:,} keys lost"
     met = r["seconds"] <= 2 and r["lost_keys"] == 0
     return Line(what, must, aim, measured, word(met, r["seconds"] <= 1))
