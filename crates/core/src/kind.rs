@@ -156,10 +156,6 @@ pub trait Kind: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Says that some `keys` more are to come that are new, so that it need not grow for each eighth
-    /// of them; 0 when that is over, or not known.
-    fn expect(&mut self, _keys: u64) {}
-
     /// While true, a large table that has to grow says `Refusal::Later` instead.
     fn defer_growth(&mut self, _defer: bool) {}
 

@@ -3,10 +3,7 @@
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal};
-use crate::table::{
-    Added, Adder, GROWTH, Geometry, LEAST_PAIR, MAX_LOAD, MOST_GROWTH, Plan, Table, add_each,
-    colliding,
-};
+use crate::table::{Added, Adder, GROWTH, Geometry, MOST_GROWTH, Plan, Table, add_each, colliding};
 
 pub struct Scalable {
     table: Table<false>,
@@ -16,8 +13,6 @@ pub struct Scalable {
     keys: u64,
     /// How much larger it becomes at a time.
     growth: f64,
-    /// Entries there will be at the end of a batch, if it goes on as it began.
-    expected: u64,
 }
 
 pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, FormatError> {
@@ -32,7 +27,7 @@ pub fn open(header: &Header, body: Option<Bits>) -> Result<Box<dyn AnyKind>, For
         let message = format!("growth is {growth}, must be {GROWTH} to {MOST_GROWTH}");
         return Err(FormatError::Corrupt(message));
     }
-    Ok(Box::new(Scalable { table, made: *header, keys: header.extra[3], growth, expected: 0 }))
+    Ok(Box::new(Scalable { table, made: *header, keys: header.extra[3], growth }))
 }
 
 /// Adds an entry to a table that may grow. One that is not even half full and still has no slot for
@@ -54,19 +49,6 @@ pub(crate) fn insert(
         table.grow(growth, limit)?;
     }
     Ok(())
-}
-
-impl Scalable {
-    /// How much larger it becomes now: as a rule a step, and further while a batch brings more than
-    /// that is for, since each step touches all that is there; but no larger than the batch will
-    /// fill, and not past the next doubling of the buckets, where it is chosen anew how wide slots
-    /// are (past it they became a bit wider than they have to be).
-    fn step(&self) -> f64 {
-        let geometry = self.table.geometry();
-        let filled = self.expected as f64 / (MAX_LOAD * geometry.slots() as f64);
-        let doubled = f64::from(2 * LEAST_PAIR) / f64::from(geometry.pair);
-        filled.min(doubled).max(self.growth)
-    }
 }
 
 impl Adder<false> for Scalable {
@@ -122,14 +104,7 @@ impl Kind for Scalable {
         if self.table.contains(h) {
             return Ok(false);
         }
-        let (step, limit) = (self.step(), self.made.error_rate);
-        match insert(&mut self.table, h, 0, step, limit) {
-            // What is expected may never come, and for what has come the usual step will do.
-            Err(Refusal::NoMemory(_)) if step > self.growth => {
-                insert(&mut self.table, h, 0, self.growth, limit)?;
-            }
-            done => done?,
-        }
+        insert(&mut self.table, h, 0, self.growth, self.made.error_rate)?;
         self.keys = self.keys.saturating_add(1); // a header may have said anything
         Ok(true)
     }
@@ -140,10 +115,6 @@ impl Kind for Scalable {
         answers: &mut [u8],
     ) -> Option<(usize, Result<(), Refusal>)> {
         Some(add_each(self, hashes, answers))
-    }
-
-    fn expect(&mut self, keys: u64) {
-        self.expected = self.table.entries().saturating_add(keys);
     }
 
     fn defer_growth(&mut self, defer: bool) {

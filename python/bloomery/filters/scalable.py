@@ -51,8 +51,7 @@ class ScalableBloomFilter(Filter):
         """Make an empty filter with room for `initial_capacity` keys, or `capacity`: the same.
 
         `growth` is how many times larger it becomes at most when it is full: 1.125 wastes least
-        memory, 2 takes a third less time to grow. Within an array or a column that will fill it, it
-        is up to 2 in any case; so the same keys one by one may come to other bytes.
+        memory, 2 takes a third less time to grow.
         """
         if capacity is not None and initial_capacity not in (_ROOM, capacity):
             raise errors.InvalidParameter(

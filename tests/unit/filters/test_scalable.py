@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import pickle
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,8 @@ import numpy as np
 import pytest
 
 import bloomery
-from bloomery import BloomFilter, ScalableBloomFilter, _native
-from bloomery.errors import (
-    IncompatibleFilters,
-    InvalidParameter,
-    NotEnoughMemory,
-    ReadOnlyFilter,
-)
+from bloomery import BloomFilter, ScalableBloomFilter
+from bloomery.errors import IncompatibleFilters, InvalidParameter, ReadOnlyFilter
 from conftest import effort
 from unit.filters.colliding import int_of
 from unit.filters.together import beside
@@ -269,70 +262,3 @@ def test_readers_beside_a_writer() -> None:
 
         beside(grow, batches, singles, figures)
         assert np.all(filter.contains_many(np.arange(1000, 300_000)))
-
-
-def test_a_large_batch_is_no_larger_than_its_keys_one_by_one() -> None:
-    """While a large array is added it grows in larger steps, to the same size, with no key lost and
-    no more errors; an array that stops bringing new keys leaves it at most twice as large."""
-    keys = np.arange(1_500_000)
-    by_steps, at_once = ScalableBloomFilter(1000), ScalableBloomFilter(1000)
-    for start in range(0, len(keys), 100_000):
-        by_steps.add_many(keys[start : start + 100_000])
-    new = at_once.add_many(keys)
-    assert at_once.nbytes <= by_steps.nbytes * 1.01
-    assert at_once.estimated_error_rate <= 0.01
-    assert at_once.estimated_count == int(np.sum(new)) > 0.98 * len(keys)
-    assert np.all(at_once.contains_many(keys))
-    small = ScalableBloomFilter(1000)
-    small.add_many(np.zeros(1_500_000, np.int64))
-    assert small.nbytes == ScalableBloomFilter(1000).nbytes
-    first = ScalableBloomFilter(1000)
-    first.add_many(keys[:300_000])
-    misled = ScalableBloomFilter(1000)
-    misled.add_many(np.concatenate([keys[:300_000], np.zeros(1_500_000, np.int64)]))
-    assert np.all(misled.contains_many(keys[:300_000]))
-    assert misled.nbytes <= 2.3 * first.nbytes
-    before = misled.nbytes
-    misled.add_many(keys[:10])
-    assert misled.nbytes == before
-
-
-@contextlib.contextmanager
-def most_memory(nbytes: int) -> Iterator[None]:
-    """All filters may take so many bytes more, as long as the block lasts."""
-    _native.set_memory_limit(_native.memory_used() + nbytes)
-    try:
-        yield
-    finally:
-        _native.set_memory_limit()
-
-
-def test_an_array_needs_no_memory_for_keys_that_do_not_come() -> None:
-    """Where there is none for a larger step, which the array does not need, the usual one is
-    taken."""
-    keys = np.arange(1_500_000)
-    misleading = np.concatenate([keys, np.zeros(6_000_000, np.int64)])
-    by_steps, at_once = ScalableBloomFilter(1000), ScalableBloomFilter(1000)
-    with most_memory(6 << 20):
-        for start in range(0, len(keys), 50_000):
-            by_steps.update(keys[start : start + 50_000])
-        nbytes = by_steps.nbytes
-        del by_steps
-        at_once.update(misleading)
-    assert has_all(at_once, len(keys))
-    assert at_once.nbytes == nbytes
-
-
-def test_an_array_that_fails_leaves_no_expectation_behind() -> None:
-    """Whoever adds next has not announced the rest of its keys: it grows by an eighth again."""
-    filter, keys = ScalableBloomFilter(1000), np.arange(5_000_000)
-    with most_memory(1 << 20), pytest.raises(NotEnoughMemory):
-        filter.update(keys)
-    taken, before = filter.estimated_count, filter.nbytes
-    assert 100_000 < taken < 1_000_000
-    assert has_all(filter, taken)  # and more: some were found, and count as there already
-    for key in range(10**9, 10**9 + taken):
-        filter.add(key)
-        if filter.nbytes != before:
-            break
-    assert before < filter.nbytes <= 1.2 * before
