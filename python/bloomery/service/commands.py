@@ -36,6 +36,9 @@ from bloomery.storage import files
 _T = TypeVar("_T")
 MAX_NAME_BYTES = 1024
 AT_ONCE = 4096  # keys: of fewer, in one go, it is a matter of a millisecond
+# Of RedisBloom's cuckoo filter. When it grows nobody can tell before, and in a new layer each key
+# meets a page that the kernel has yet to make: 1 µs, and 15 if a virtual machine's host has to.
+_CUCKOO_AT_ONCE = 128
 # Of one chunk: it is copied several times, each time into new memory, and all others wait. Of 1 MiB
 # that was up to 18 ms, and no quicker as a whole.
 MAX_EXPORT_BYTES = 256 << 10
@@ -340,12 +343,14 @@ class Commands:
         return bytes(done), None
 
     async def batches(
-        self, name: bytes, keys: Sequence[Any], first: int = 4, most: int = AT_ONCE
+        self, name: bytes, keys: Sequence[Any], first: int = 4
     ) -> AsyncIterator[Sequence[Any]]:
         """Cut keys for a filter into batches (see `slices.batches`); UnknownFilter if the filter is
         dropped before the last."""
-        number = self.find(name).id
-        async for part in batches(keys, first, most):
+        entry = self.find(name)
+        number, kind = entry.id, getattr(entry.filter, "kind", None)
+        most = _CUCKOO_AT_ONCE if kind == "rediscuckoo" else AT_ONCE
+        async for part in batches(keys, min(first, most), most):
             await self._background.unlocked(name)
             if self.find(name).id != number:
                 raise errors.UnknownFilter(f"{quoted(name)} was dropped before all keys were done")

@@ -77,16 +77,12 @@ async def reserve(client: ClientState, words: list[bytes]) -> str:
 
 _FULL = "Filter is full"
 
-# Keys added at once. When a filter grows nobody can tell before, and in a new layer each key meets
-# a page that the kernel has yet to make: 1 µs, and 15 on a virtual machine whose host has yet to.
-_MOST_AT_ONCE = 128
-
 
 async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> Raw:
     """As `_insert`, in slices between which others have their turn; the reply."""
     replies = ArrayReply(client.protocol)
     await asyncio.sleep(0)  # what follows is not done twice, however long it takes
-    async for batch in client.context.commands.batches(name, keys, most=_MOST_AT_ONCE):
+    async for batch in client.context.commands.batches(name, keys):
         client.context.group_commit.join()
         replies.extend(_as_replies(client, await _insert(client, name, list(batch), new), new))
     return replies.encoded()
