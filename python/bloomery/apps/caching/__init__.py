@@ -3,6 +3,7 @@
     WsgiCacheMiddleware   AsgiCacheMiddleware      a request in, a response out
              │                     │
     responses, aioresponses ── http_rules          which responses may be kept, and for whom
+             │                request_headers     which headers tell who asks
              │
     admission, aioadmission ── stores, aiostores   the second request is cached, in any store
              │
@@ -17,10 +18,13 @@ from bloomery.apps.caching.aioadmission import AsyncAdmissionCache
 from bloomery.apps.caching.aiostores import AsyncRedisStore
 from bloomery.apps.caching.asgi import AsgiCacheMiddleware
 from bloomery.apps.caching.edges import EdgeSummaries, edge_summary
+from bloomery.apps.caching.request_headers import ANONYMOUS_HEADERS, IDENTITY_HEADERS
 from bloomery.apps.caching.stores import RedisStore
 from bloomery.apps.caching.wsgi import WsgiCacheMiddleware
 
 __all__ = [
+    "ANONYMOUS_HEADERS",
+    "IDENTITY_HEADERS",
     "AdmissionCache",
     "AsgiCacheMiddleware",
     "AsyncAdmissionCache",

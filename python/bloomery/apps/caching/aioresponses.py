@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from secrets import token_hex
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from bloomery.apps.caching import http_rules
 from bloomery.apps.caching.aioadmission import AsyncAdmissionCache
 from bloomery.apps.caching.http_rules import CachedResponse, CacheRequest, Exchange, Headers
 
+_MAX_UNKNOWN, _LONGEST_NAME = 32, 64  # names are the clients' to choose
 _logger = logging.getLogger("bloomery.apps")
 
 
@@ -37,6 +38,7 @@ class AsyncResponseCache:
             raise errors.InvalidParameter(f"max_body is {max_body!r}, must be an int of bytes")
         self.cache, self.max_body, self._clock = cache, max_body, clock
         self._lock = threading.Lock()
+        self._unknown: dict[str, None] = {}
         self._under_way: dict[str, list[Exchange]] = {}
         self._counts = dict.fromkeys(("hits", "misses", "bypassed", "kept", "forgotten"), 0)
 
@@ -47,17 +49,27 @@ class AsyncResponseCache:
 
     def info(self) -> dict[str, Any]:
         """Responses so far: from the cache (hits), from the application (misses), past the cache
-        (bypassed); kept, forgotten because the resource changed, and under way now. And the
-        cache's own figures, in which a response is two look-ups."""
+        (bypassed); kept, forgotten because the resource changed, and under way now; names of
+        headers of which it is not known whether they identify a user, which kept responses out.
+        And the cache's own figures, in which a response is two look-ups."""
         with self._lock:
             under_way = sum(map(len, self._under_way.values()))
-            return {**self._counts, "under_way": under_way, "cache": self.cache.info()}
+            unknown = list(self._unknown)
+            return {
+                **self._counts,
+                "under_way": under_way,
+                "unknown_headers": unknown,
+                "cache": self.cache.info(),
+            }
 
     async def find(self, request: CacheRequest) -> CachedResponse | None:
         """Return the response that this request may be answered with."""
         resource = await self._resource(request)
         if resource is not None:
             nonce, names = resource
+            if not request.unknown_headers <= set(names):
+                self.count("misses")
+                return None
             data = await self.cache.find(f"response:{request.variant_key(names)}")
             response = CachedResponse.from_bytes(data)
             same = response is not None and response.nonce == nonce
@@ -86,10 +98,20 @@ class AsyncResponseCache:
 
     def wants(self, exchange: Exchange, status: int, headers: Headers) -> bool:
         """Whether the response that begins so may be kept, should its body be whole."""
-        exchange.freshness = http_rules.freshness(exchange.request, status, headers)
+        fresh = http_rules.freshness(exchange.request, status, headers)
+        if fresh is not None and (unknown := exchange.request.unknown_headers - {*fresh.vary}):
+            self._note_unknown(unknown)
+            fresh = None
+        exchange.freshness = fresh
         exchange.headers = [(name, value) for name, value in headers if name.lower() != "age"]
         length = http_rules.content_length(headers)
         return exchange.freshness is not None and (length is None or length <= self.max_body)
+
+    def _note_unknown(self, names: Iterable[str]) -> None:
+        with self._lock:
+            for name in sorted(names):
+                if len(self._unknown) < _MAX_UNKNOWN:
+                    self._unknown.setdefault(name[:_LONGEST_NAME])
 
     async def keep(self, exchange: Exchange, body: bytes) -> None:
         """Offer the whole response to the cache."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from bloomery.apps.caching.aioadmission import AsyncAdmissionCache
 from bloomery.apps.caching.aioresponses import AsyncResponseCache
 from bloomery.apps.caching.http_rules import CacheRequest, Exchange
+from bloomery.apps.caching.request_headers import ANONYMOUS_HEADERS, IDENTITY_HEADERS, HeaderRules
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -32,10 +33,13 @@ class AsgiCacheMiddleware:
         cache: AsyncAdmissionCache,
         *,
         max_body: int = 1 << 20,
+        identity_headers: Collection[str] = IDENTITY_HEADERS,
+        anonymous_headers: Collection[str] = ANONYMOUS_HEADERS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._app, self._responses = app, AsyncResponseCache(cache, max_body, clock)
         self._clock = clock
+        self._rules = HeaderRules(identity_headers, anonymous_headers)
 
     def info(self) -> dict[str, Any]:
         """Figures: hits, misses, bypassed, kept, forgotten, and the cache's own."""
@@ -45,7 +49,7 @@ class AsgiCacheMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _request(scope)
+        request = _request(scope, self._rules)
         if not request.may_use_cache:
             self._responses.count("bypassed")
             await self._app(scope, receive, self._forgetting(request, send))
@@ -116,15 +120,23 @@ class _AsgiRecording:
             await self._responses.keep(self._exchange, b"".join(self._pieces))
 
 
-def _request(scope: Message) -> CacheRequest:
+def _request(scope: Message, rules: HeaderRules) -> CacheRequest:
     headers = [
         (name.decode("latin-1").lower(), text.decode("latin-1")) for name, text in scope["headers"]
     ]
     server = scope.get("server") or ("", "")
     target = [scope.get("scheme", "http"), *map(str, server), scope.get("root_path", "")]
     target += [scope["path"], *_text(scope, "raw_path"), *_text(scope, "query_string")]
-    authenticated = bool(getattr(scope.get("user"), "is_authenticated", False))
-    return CacheRequest(scope["method"], target, headers, authenticated)
+    return CacheRequest(scope["method"], target, headers, _is_authenticated(scope), rules)
+
+
+def _is_authenticated(scope: Message) -> bool:
+    """Whether the server, or middleware outside, knows the user or has a client certificate."""
+    user = scope.get("user")
+    if user is not None and getattr(user, "is_authenticated", True):
+        return True
+    tls = (scope.get("extensions") or {}).get("tls") or {}
+    return bool(tls.get("client_cert_chain") or tls.get("client_cert_name"))
 
 
 def _text(scope: Message, name: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Which HTTP responses a shared cache may keep, for how long, and for which requests (RFC 9111).
 
 A subset on purpose: whatever is in doubt is not cached, which is always right. Kept are whole
-responses 200 to GET that say how long they are fresh (`max-age`, `s-maxage`), to requests without
-credentials; nothing is served past that time, and nothing is revalidated.
+responses 200 to GET that say how long they are fresh (`max-age`, `s-maxage`), to requests that do
+not tell who asks; nothing is served past that time, and nothing is revalidated.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
+from bloomery.apps.caching.request_headers import DEFAULT_RULES, HeaderKind, HeaderRules
+
 Headers = Sequence[tuple[str, str]]
 """Names and values, as latin-1 text, in their order."""
 
 MAX_TTL = 365 * 86400.0
 _MAX_VARY = 16
-# Requests that carry one of these get no cached response and leave none: who asks, a part of the
-# response, or a condition that the application is to judge.
-_PERSONAL = {"authorization", "proxy-authorization", "range", "x-http-method-override"}
-_PERSONAL |= {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"}
-_PERSONAL |= {"remote-user", "x-forwarded-user", "x-forwarded-email", "x-api-key"}
+# Requests that carry one of these get no cached response and leave none: they ask for a part of the
+# response, or have a condition that the application is to judge.
+_PARTIAL = {"range", "x-http-method-override", "x-http-method", "x-method-override"}
+_PARTIAL |= {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"}
 # What applications build links from, without saying so in Vary: part of every key, so that nobody
-# can poison what others get by sending one (the unkeyed inputs of web cache poisoning). Origin is
-# part of the variant's key alone: browsers send it with a POST, which changes the same resource.
+# can poison what others get by sending one (the unkeyed inputs of web cache poisoning).
 _ALWAYS_KEYED = [
     *("host", "forwarded", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port"),
     *("x-forwarded-prefix", "x-forwarded-scheme", "x-original-url", "x-rewrite-url"),
 ]
+# Part of the variant's key alone: browsers send them with a POST, which changes the same resource,
+# and a proxy its own name.
+_ALWAYS_VARIED = ("origin", "content-type", "x-forwarded-server")
 # A response with one of these is for one connection or one person.
 _UNSHARED = {"set-cookie", "set-cookie2", "transfer-encoding", "connection", "upgrade", "trailer"}
 _UNSHARED |= {"content-range", "www-authenticate"}
@@ -81,6 +84,7 @@ class CacheRequest:
     target: Sequence[str]  # scheme, path, query and whatever else names the resource
     headers: Headers
     authenticated: bool = False  # by the server, before the application
+    rules: HeaderRules = DEFAULT_RULES
 
     @cached_property
     def primary_key(self) -> str:
@@ -90,7 +94,7 @@ class CacheRequest:
 
     def variant_key(self, names: Iterable[str]) -> str:
         """The name of the response that requests with the same values of these headers get."""
-        keyed = [[name, header_values(self.headers, name)] for name in ("origin", *names)]
+        keyed = [[name, header_values(self.headers, name)] for name in (*_ALWAYS_VARIED, *names)]
         return _digest([self.primary_key, keyed])
 
     @property
@@ -107,12 +111,19 @@ class CacheRequest:
         return (
             self.method in ("GET", "HEAD")
             and not self.authenticated
-            and not names & _PERSONAL
+            and not names & _PARTIAL
+            and all(self.rules.judge(name) is not HeaderKind.IDENTITY for name in names)
             and "transfer-encoding" not in names  # a GET with a body
             and all(value.strip() == "0" for value in length)
             and control is not None
             and "no-store" not in control
         )
+
+    @cached_property
+    def unknown_headers(self) -> frozenset[str]:
+        """Headers of which nobody knows whether they name a user: a response must vary by them."""
+        names = {name.lower() for name, _ in self.headers}
+        return frozenset(n for n in names if self.rules.judge(n) is HeaderKind.UNKNOWN)
 
     @property
     def oldest(self) -> float:

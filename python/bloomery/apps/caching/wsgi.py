@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from bloomery.apps.caching.admission import AdmissionCache
 from bloomery.apps.caching.http_rules import CacheRequest, Exchange
+from bloomery.apps.caching.request_headers import ANONYMOUS_HEADERS, IDENTITY_HEADERS, HeaderRules
 from bloomery.apps.caching.responses import ResponseCache
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -21,10 +22,12 @@ class WsgiCacheMiddleware:
         app = WsgiCacheMiddleware(app, cache)
 
     Kept are whole responses 200 to GET that say how long they are fresh (`Cache-Control: max-age`
-    or `s-maxage`) and are for everybody: no `private`, `no-store`, `no-cache` or `Set-Cookie`, and
-    no `Authorization` in the request; to a request with a cookie only if they say `public`. `Vary`
-    is followed, bodies above `max_body` bytes and streams pass. A POST, PUT, PATCH or DELETE that
-    succeeds makes its URL be forgotten.
+    or `s-maxage`) and are for everybody: no `private`, `no-store`, `no-cache` or `Set-Cookie`; to a
+    request with a cookie only if they say `public`. A request that tells who asks goes past: by a
+    user or a client certificate that the server knows, or by one of the `identity_headers`. A
+    header that is not among the `anonymous_headers` either may do so too, unless the response
+    names it in `Vary`. `Vary` is followed, bodies above `max_body` bytes and streams pass. A POST,
+    PUT, PATCH or DELETE that succeeds makes its URL be forgotten.
     """
 
     def __init__(
@@ -33,10 +36,13 @@ class WsgiCacheMiddleware:
         cache: AdmissionCache,
         *,
         max_body: int = 1 << 20,
+        identity_headers: Collection[str] = IDENTITY_HEADERS,
+        anonymous_headers: Collection[str] = ANONYMOUS_HEADERS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._app, self._responses = app, ResponseCache(cache, max_body, clock)
         self._clock = clock
+        self._rules = HeaderRules(identity_headers, anonymous_headers)
 
     def info(self) -> dict[str, Any]:
         """Figures: hits, misses, bypassed, kept, forgotten, and the cache's own."""
@@ -45,7 +51,7 @@ class WsgiCacheMiddleware:
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        request = _request(environ)
+        request = _request(environ, self._rules)
         if not request.may_use_cache:
             self._responses.count("bypassed")
             return self._app(environ, self._forgetting(request, start_response))
@@ -165,15 +171,28 @@ class _RecordedBody:
             self._body.close()
 
 
-def _request(environ: dict[str, Any]) -> CacheRequest:
+# Of the server or of middleware outside; with a value, there is a user.
+_IDENTITY_VARIABLES = {"REMOTE_USER", "REMOTE_IDENT", "AUTH_TYPE", "HTTPS_DN", "HTTPS_CC"}
+_IDENTITY_VARIABLES |= {"GSS_NAME", "peercert", "repoze.who.identity"}
+_IDENTITY_PREFIXES = ("SSL_CLIENT_", "OIDC_", "MELLON_", "Shib-", "SHIB_")
+
+
+def _request(environ: dict[str, Any], rules: HeaderRules) -> CacheRequest:
     headers = [
         (key[5:].replace("_", "-").lower(), str(value))
         for key, value in environ.items()
         if key.startswith("HTTP_")
     ]
-    if environ.get("CONTENT_LENGTH"):
-        headers.append(("content-length", str(environ["CONTENT_LENGTH"])))
+    headers += [  # the two that have no HTTP_
+        (key.replace("_", "-").lower(), str(environ[key]))
+        for key in ("CONTENT_TYPE", "CONTENT_LENGTH")
+        if environ.get(key)
+    ]
     place = ("wsgi.url_scheme", "SERVER_NAME", "SERVER_PORT", "SCRIPT_NAME", "PATH_INFO")
     target = [str(environ.get(name, "")) for name in (*place, "QUERY_STRING", "RAW_URI")]
-    authenticated = bool(environ.get("REMOTE_USER"))
-    return CacheRequest(environ["REQUEST_METHOD"], target, headers, authenticated)
+    authenticated = any(
+        value and (name, value) != ("SSL_CLIENT_VERIFY", "NONE")
+        for name, value in environ.items()
+        if name in _IDENTITY_VARIABLES or name.startswith(_IDENTITY_PREFIXES)
+    )
+    return CacheRequest(environ["REQUEST_METHOD"], target, headers, authenticated, rules)

@@ -10,6 +10,7 @@ from cachetools import LRUCache
 
 from bloomery import RotatingBloomFilter
 from bloomery.apps import AsgiCacheMiddleware, AsyncAdmissionCache
+from bloomery.apps.caching import ANONYMOUS_HEADERS
 from conftest import require
 
 require("fastapi")
@@ -150,3 +151,62 @@ def test_other_protocols_pass() -> None:
 
     for kind in ("websocket", "lifespan"):
         assert run(cached(app), {"type": kind}) == [{"type": kind}]
+
+
+class Anonymous:
+    """A user as Starlette and Django have it for requests without one."""
+
+    is_authenticated = False
+
+
+@pytest.mark.parametrize(
+    ("known", "cached_hits"),
+    [
+        ({"user": "ada"}, 0),
+        ({"user": {"id": 5}}, 0),
+        ({"user": Anonymous()}, 2),
+        ({"extensions": {"tls": {"client_cert_name": "CN=ada"}}}, 0),
+        ({"extensions": {"tls": {"client_cert_chain": ["-----BEGIN"]}}}, 0),
+        ({"extensions": {"tls": {"client_cert_chain": []}}}, 2),
+        ({"headers": [(b"X-Auth-Request-User", b"ada")]}, 0),
+        ({"headers": [(b"x-amzn-oidc-identity", b"ada")]}, 0),
+        ({"headers": [(b"x-colour", b"red")]}, 0),
+    ],
+)
+def test_users_whom_the_server_or_a_proxy_knows(known: dict[str, Any], cached_hits: int) -> None:
+    """By middleware outside, a client certificate or a header: their pages are not kept."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"cache-control", b"max-age=60")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    middleware = cached(app)
+    for _ in range(4):
+        run(middleware, {"type": "http", "method": "GET", "path": "/", "headers": [], **known})
+    counts = middleware.info()
+    assert (counts["hits"], counts["kept"]) == (cached_hits, min(cached_hits, 1))
+
+
+def test_vary_by_content_type_and_lists_of_headers() -> None:
+    """The value is part of the key; a header that an application knows can be let in."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"cache-control", b"max-age=60"), (b"vary", b"Content-Type")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": dict(scope["headers"])[b"content-type"]})
+
+    middleware = AsgiCacheMiddleware(
+        app,
+        AsyncAdmissionCache({}, RotatingBloomFilter(100, window=None)),
+        identity_headers=["x-staff"],
+        anonymous_headers=[*ANONYMOUS_HEADERS, "x-colour"],
+    )
+    for _ in range(3):
+        for kind in (b"application/json", b"application/xml"):
+            headers = [(b"content-type", kind), (b"x-colour", b"red")]
+            scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
+            assert run(middleware, scope)[1]["body"] == kind
+    assert middleware.info()["hits"] == 2
+    run(middleware, {**scope, "headers": [*headers, (b"X-Staff", b"ada")]})
+    assert middleware.info()["bypassed"] == 1

@@ -13,7 +13,9 @@ from bloomery.apps import (
     AsyncAdmissionCache,
     WsgiCacheMiddleware,
 )
+from bloomery.apps.caching import ANONYMOUS_HEADERS, IDENTITY_HEADERS
 from bloomery.apps.caching.http_rules import CachedResponse, CacheRequest, cache_control, freshness
+from bloomery.apps.caching.request_headers import HeaderKind, HeaderRules
 
 
 def control(text: str) -> dict[str, str] | None:
@@ -93,13 +95,137 @@ def test_an_origin_is_a_variant_of_the_same_resource() -> None:
     assert other.variant_key(()) != get().variant_key(())
 
 
-@pytest.mark.parametrize(
-    "name", ["Remote-User", "X-Forwarded-User", "x-forwarded-email", "X-Api-Key"]
-)
+# What proxies and single sign-on name a user by.
+IDENTITY = [
+    "Authorization",
+    "Proxy-Authorization",
+    "From",
+    "DPoP",
+    "Remote-User",
+    "X-Remote-User",
+    "X-Forwarded-User",
+    "X-Forwarded-Email",
+    "X-Forwarded-Preferred-Username",
+    "X-Forwarded-Groups",
+    "X-Forwarded-Access-Token",
+    "X-Forwarded-Client-Cert",
+    "X-Api-Key",
+    "ApiKey",
+    "X-Auth-Token",
+    "X-Auth-Request-User",
+    "X-Auth-Request-Email",
+    "X-Amzn-Oidc-Identity",
+    "X-Amzn-Oidc-Data",
+    "X-Amz-Security-Token",
+    "X-SSL-Client-S-DN",
+    "X-SSL-Client-Cert",
+    "Ssl-Client-Verify",
+    "X-Client-Cert",
+    "X-ARR-ClientCert",
+    "X-MS-Client-Principal-Name",
+    "X-MS-Token-AAD-Id-Token",
+    "X-Goog-Iap-Jwt-Assertion",
+    "X-Goog-Authenticated-User-Email",
+    "Cf-Access-Jwt-Assertion",
+    "Cf-Access-Authenticated-User-Email",
+    "X-WEBAUTH-USER",
+    "X-Authentik-Username",
+    "Remote-Groups",
+    "X-Pomerium-Claim-Email",
+    "Tailscale-User-Login",
+    "X-Vouch-User",
+    "X-Consumer-Username",
+    "X-Userinfo",
+    "X-Access-Token",
+    "X-Session-Id",
+    "X-Tenant-Id",
+    "X-Account",
+    "Shib-Session-ID",
+    "MELLON_NAME",
+    "eppn",
+]
+
+
+@pytest.mark.parametrize("name", IDENTITY)
 def test_who_asks_is_told_by_many_headers(name: str) -> None:
     """Whatever names a person goes past the cache."""
     assert get().may_use_cache
     assert not CacheRequest("GET", ["http", "/"], [(name, "x")]).may_use_cache
+
+
+def test_headers_of_browsers_and_proxies_are_anonymous() -> None:
+    """Chrome and Firefox behind nginx, Traefik and Cloudflare are served from the cache."""
+    names = [
+        "Host",
+        "User-Agent",
+        "Accept",
+        "Accept-Language",
+        "Accept-Encoding",
+        "Referer",
+        "DNT",
+        "Connection",
+        "Cookie",
+        "Upgrade-Insecure-Requests",
+        "Sec-Fetch-Dest",
+        "Sec-Fetch-Mode",
+        "Sec-Fetch-Site",
+        "Sec-Fetch-User",
+        "Sec-CH-UA",
+        "Sec-CH-UA-Mobile",
+        "Sec-CH-UA-Platform",
+        "Priority",
+        "Pragma",
+        "Cache-Control",
+        "Save-Data",
+        "X-Forwarded-For",
+        "X-Forwarded-Host",
+        "X-Forwarded-Port",
+        "X-Forwarded-Proto",
+        "X-Forwarded-Server",
+        "X-Real-Ip",
+        "X-Request-Id",
+        "CF-Ray",
+        "CF-Connecting-IP",
+        "CF-IPCountry",
+        "CF-Visitor",
+        "CDN-Loop",
+        "Via",
+        "X-Amzn-Trace-Id",
+        "traceparent",
+        "tracestate",
+        "Content-Type",
+        "X-Requested-With",
+        "TE",
+        "Keep-Alive",
+    ]
+    request = CacheRequest("GET", ["http", "/"], [(name, "no-transform") for name in names])
+    assert request.may_use_cache
+    assert request.unknown_headers == set()
+
+
+def test_lists_of_headers_are_settings() -> None:
+    """A name comes before a pattern, and one that identifies before one that does not."""
+    rules = HeaderRules(
+        identity=(*IDENTITY_HEADERS, "Accept-Language", "x-staff-*"),
+        anonymous=(*ANONYMOUS_HEADERS, "X-User-Colour", "x-*"),
+    )
+    kinds = {
+        name: rules.judge(name).value for name in ("accept-language", "x-staff-id", "x-a", "y")
+    }
+    assert list(kinds.values()) == ["identity", "identity", "anonymous", "unknown"]
+    assert rules.judge("x-user-colour") is HeaderKind.ANONYMOUS
+    assert rules.judge("x-user-name") is HeaderKind.IDENTITY
+    assert rules.judge("y" * 100_000) is HeaderKind.UNKNOWN
+    wrong: Any
+    for wrong in ("x-user", [""], [5]):
+        with pytest.raises(errors.InvalidParameter, match="identity_headers is"):
+            HeaderRules(identity=wrong)
+        with pytest.raises(errors.InvalidParameter, match="anonymous_headers is"):
+            WsgiCacheMiddleware(
+                cast("Any", None),
+                AdmissionCache({}, RotatingBloomFilter(10)),
+                anonymous_headers=wrong,
+            )
 
 
 def test_a_response_survives_its_bytes() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from bloomery import RotatingBloomFilter
 from bloomery.apps import AdmissionCache, WsgiCacheMiddleware
+from bloomery.apps.caching import ANONYMOUS_HEADERS
 
 BODY = b"a page of some bytes"
 FRESH = [("Content-Type", "text/plain"), ("Cache-Control", "max-age=60")]
@@ -167,3 +168,88 @@ def test_a_user_whom_the_server_knows() -> None:
         ask(app, REMOTE_USER="ada")
     assert len(calls) == 3
     assert middleware.info()["bypassed"] == 3
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "SSL_CLIENT_S_DN",
+        "SSL_CLIENT_CERT",
+        "AUTH_TYPE",
+        "REMOTE_IDENT",
+        "OIDC_CLAIM_sub",
+        "HTTPS_DN",
+    ],
+)
+def test_client_certificate_and_login_of_the_server(variable: str) -> None:
+    """Variables of the server name a user as headers do; an unverified client is nobody."""
+    app, _, calls = wrapped(sized)
+    for _ in range(3):
+        ask(app, "GET", 100, **{variable: "CN=ada"})
+    assert len(calls) == 3
+    for _ in range(3):
+        ask(app, SSL_CLIENT_VERIFY="NONE", SSL_CLIENT_S_DN="")
+    assert len(calls) == 5
+
+
+def page(start_response: Any, text: str, *headers: tuple[str, str]) -> list[bytes]:
+    """A response of this text that may be kept."""
+    start_response("200 OK", [*FRESH, ("Content-Length", str(len(text))), *headers])
+    return [text.encode()]
+
+
+def by_content_type(environ: Any, start_response: Any) -> Any:
+    return page(start_response, environ.get("CONTENT_TYPE", ""), ("Vary", "Content-Type"))
+
+
+def test_vary_by_content_type() -> None:
+    """WSGI has it without HTTP_ before its name."""
+    app, middleware, _ = wrapped(by_content_type)
+    for _ in range(3):
+        for kind in ("application/json", "application/xml"):
+            assert ask(app, CONTENT_TYPE=kind) == ("200 OK", kind.encode())
+    assert middleware.info()["hits"] == 2
+
+
+def test_unknown_headers_go_past_unless_the_response_varies_by_them() -> None:
+    """A header that is on no list may name a user; one in Vary is part of the key."""
+
+    def greeting(environ: Any, start_response: Any) -> Any:
+        varied = [("Vary", "X-Colour")] if environ["QUERY_STRING"] == "varied" else []
+        return page(start_response, environ.get("HTTP_X_COLOUR", "none"), *varied)
+
+    app, middleware, calls = wrapped(greeting)
+    for colour in ("red", "blue", "red", "blue", "red"):
+        assert ask(app, HTTP_X_COLOUR=colour) == ("200 OK", colour.encode())
+        assert ask(app, QUERY_STRING="varied", HTTP_X_COLOUR=colour) == ("200 OK", colour.encode())
+    assert middleware.info()["unknown_headers"] == ["x-colour"]
+    assert len(calls) == 9  # the last red of ?varied is a hit
+    for _ in range(3):
+        assert ask(app) == ("200 OK", b"none")
+    assert ask(app, HTTP_X_COLOUR="red") == ("200 OK", b"red")
+    allowing = WsgiCacheMiddleware(
+        greeting,
+        AdmissionCache({}, RotatingBloomFilter(100, window=None)),
+        anonymous_headers=[*ANONYMOUS_HEADERS, "X-Colour"],
+    )
+    told = [ask(allowing, HTTP_X_COLOUR=each)[1] for each in ("a", "b", "c")]
+    assert told == [b"a", b"b", b"b"]
+
+
+@pytest.mark.parametrize("name", ["X-Auth-Token", "X-Remote-User", "X-SSL-Client-S-DN", "X-Nobody"])
+@pytest.mark.parametrize("varies", [False, True])
+def test_page_of_one_user_is_not_served_to_another(name: str, varies: bool) -> None:
+    """Whichever header the proxy names the user by, and whatever the response says of it."""
+    vary = [("Vary", name)] if varies else []
+
+    def greeting(environ: Any, start_response: Any) -> Any:
+        return page(start_response, environ.get(variable, "nobody"), *vary)
+
+    variable = f"HTTP_{name.upper().replace('-', '_')}"
+    app, middleware, _ = wrapped(greeting)
+    for user in ("ada", "ada", "ada", "bob"):
+        assert ask(app, "GET", 100, **{variable: user}) == ("200 OK", user.encode())
+    assert middleware.info()["kept"] == (varies and name == "X-Nobody")
+    for _ in range(3):
+        assert ask(app) == ("200 OK", b"nobody")
+    assert ask(app, "GET", 100, **{variable: "eve"}) == ("200 OK", b"eve")
