@@ -26,10 +26,10 @@ class AsgiRevocationMiddleware:
     It does **not** verify tokens: whoever verifies their signature stands before or behind it.
     `feed` knows the revoked ids, as a Subscriber or any filter does. `token_id` gives the id of a
     request's token from the scope: None if it has none, and the request passes; a ValueError if it
-    is malformed, which is refused. Without it, that is the `jti` of the bearer token in
-    Authorization, unverified. `confirm` is the exact check for a *maybe*: a function or coroutine
-    that says whether an id was revoked, a guard, or a container; without it, a maybe is refused. A
-    function that is no coroutine runs in a thread.
+    is malformed, which is refused. Without it, that is the `jti` of the only JWT in Authorization,
+    unverified; a header that frameworks could read differently is refused. `confirm` is the exact
+    check for a *maybe*: a function or coroutine that says whether an id was revoked, a guard, or a
+    container; without it, a maybe is refused. A function that is no coroutine runs in a thread.
 
     When the feed is stale, or there is no copy yet, a *no* is no longer certain: `confirm` is asked
     about every token, and without it all are refused (503). `when_stale="answer"` takes the old

@@ -89,7 +89,7 @@ def test_a_malformed_token_is_refused() -> None:
     app = AsgiRevocationMiddleware(application, Ids([]))
     start, _ = call(app, "Bearer opaque")
     assert start["status"] == 401
-    assert b"no signed JWT" in dict(start["headers"])[b"www-authenticate"]
+    assert b"one signed JWT" in dict(start["headers"])[b"www-authenticate"]
     assert app.info()["malformed"] == 1
 
 
