@@ -3,22 +3,32 @@
 Facts from the public pages on URLs and hashing of versions 4 and 5 of that protocol. A list that
 names `evil.example/` covers every page of that host and of the hosts below it, since each of them
 has that expression.
+
+Hosts and paths are read as browsers read them, by the WHATWG's URL standard: `http:evil.example`,
+`https:/\\evil.example` and `//x%2F@evil.example` all lead to `evil.example`. Where the standard
+finds no host, and no browser goes anywhere, the URL is read as Safe Browsing's pages say.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from itertools import product
 
 from bloomery.errors import InvalidKey
 
 _MAX_HOSTS = 5  # the host itself and four that it is part of
 _MAX_FOLDERS = 4  # and the path with its query, and without
-_SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://")
+# Of http and its like, any number of slashes of either kind may follow; others have two.
+_SCHEME = re.compile(rb"(https?|wss?|ftp):[/\\]*|([a-z][a-z0-9+.-]*)://|[/\\]{2,}", re.IGNORECASE)
+_EDGES = bytes(range(33))  # controls and spaces, which browsers remove at either end
 _DIGITS = b"0123456789ABCDEFabcdef"
 _HEX = {bytes(pair): int(bytes(pair), 16) for pair in product(_DIGITS, repeat=2)}
 _MAX_NAME = 1024  # bytes of a name that is not ASCII: the codec is slow, and DNS has 253
+_ENDS = re.compile(rb"[/?\\@]")  # what ends a host, or the user before it
+_NOT_IN_HOST = re.compile(r"[\x00-,/;-@\\^`{-\x7f]")  # ASCII but letters, digits and `-._:[]`
+_DOT = re.compile(rb"%2e", re.IGNORECASE)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -62,15 +72,32 @@ def _paths(path: str, query: str) -> list[str]:
 
 def _split(url: str | bytes) -> tuple[str, str, str, str]:
     """Scheme, host, path and query (with its `?`) of a URL, in their one spelling."""
-    given = url.encode("utf-8", "surrogatepass") if isinstance(url, str) else url
-    data = _unescaped(given.strip(b" ").translate(None, b"\t\r\n").partition(b"#")[0])
+    data = _utf8(url) if isinstance(url, str) else url
+    data = data.strip(_EDGES).translate(None, b"\t\r\n").partition(b"#")[0]
     match = _SCHEME.match(data)
-    scheme = match[1].decode("ascii").lower() if match else "http"
+    scheme = (match[1] or match[2] or b"http").decode("ascii").lower() if match else "http"
     rest = data[match.end() :] if match else data
+    host, tail = _authority(rest)
+    if _ENDS.search(host):  # an escaped slash, say: for a browser this is not a host
+        host, tail = _authority(_unescaped(rest))
+    path, mark, query = tail.partition(b"?")
+    # Browsers resolve `..` before they undo escapes: in `/a%2Fb/../c`, it removes `a%2Fb`.
+    path, mark, query = _unescaped(_resolved(path) + mark + query).partition(b"?")
+    return scheme, _host(host), _path(path), _escaped(mark + query)
+
+
+def _utf8(url: str) -> bytes:
+    """Return a text's UTF-8; a surrogate that is not one of a pair becomes U+FFFD."""
+    if url.isascii():
+        return url.encode()
+    return url.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _authority(rest: bytes) -> tuple[bytes, bytes]:
+    """Return the host, with its port and without escapes and user, and what follows it."""
     end = re.search(rb"[/?\\]", rest)
     authority, tail = (rest[: end.start()], rest[end.start() :]) if end else (rest, b"")
-    path, mark, query = tail.partition(b"?")
-    return scheme, _host(authority), _path(path), _escaped(mark + query)
+    return _unescaped(authority.rpartition(b"@")[2]), tail
 
 
 def _unescaped(data: bytes) -> bytes:
@@ -95,23 +122,35 @@ def _escaped(data: bytes) -> str:
 
 
 def _path(data: bytes) -> str:
-    parts: list[bytes] = []
-    pieces = data.replace(b"\\", b"/").split(b"/")
-    for piece in pieces:
-        if piece == b"..":
-            del parts[-1:]
-        elif piece not in (b"", b"."):
-            parts.append(piece)
-    slash = b"/" if parts and pieces[-1] in (b"", b".", b"..") else b""
+    pieces = _resolved(data).split(b"/")
+    parts = [piece for piece in pieces if piece]
+    slash = b"/" if parts and not pieces[-1] else b""
     return _escaped(b"/" + b"/".join(parts) + slash)
 
 
-def _host(authority: bytes) -> str:
-    name = authority.rpartition(b"@")[2]
+def _resolved(path: bytes) -> bytes:
+    """Return a path with slashes of one kind, and without `.` and `..`, escaped or not."""
+    _, *pieces = path.replace(b"\\", b"/").split(b"/")
+    parts: list[bytes] = []
+    last = b""
+    for piece in pieces:
+        last = _DOT.sub(b".", piece)
+        if last == b"..":
+            del parts[-1:]
+        elif last != b".":
+            parts.append(piece)
+    if last in (b".", b".."):
+        parts.append(b"")
+    return b"/" + b"/".join(parts)
+
+
+def _host(name: bytes) -> str:
+    name = _folded(name)
     if name.startswith(b"["):
         bracketed, _, _ = name.partition(b"]")
         return _ipv6(bracketed[1:])
-    name = _dotted(_punycode(_dotted(name.partition(b":")[0])))
+    labels = _dotted(name.partition(b":")[0]).split(b".")
+    name = b".".join(map(_punycode, labels))
     if not name:
         raise InvalidKey("a URL without a host")
     return _ipv4(name) or _escaped(name)
@@ -122,15 +161,58 @@ def _dotted(name: bytes) -> bytes:
     return re.sub(rb"\.{2,}", b".", name).strip(b".").lower()
 
 
-def _punycode(name: bytes) -> bytes:
-    """A name that is not ASCII as DNS has it; bytes that are no such name stay as they are."""
+# UTS #46 keeps these as they are, and NFKC and case folding would change them.
+_KEPT = "\u00df\u03c2\u200c\u200d"
+_CAPITAL_SHARP_S = "\u1e9e"
+# It removes these: what is not seen.
+_IGNORED = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2064\u206a-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0100-\U000e01ef]"
+)
+_IDEOGRAPHS = range(0x20000, 0x40000)  # none of them has another form
+
+
+def _folded(name: bytes) -> bytes:
+    """Return a name with one spelling for each letter, by UTS #46; bytes that are not text stay."""
     if name.isascii() or len(name) > _MAX_NAME:
         return name
     try:
-        encoded = name.decode("utf-8").encode("idna")
+        text = "".join(map(_mapped, _IGNORED.sub("", name.decode("utf-8"))))
     except UnicodeError:
         return name
-    return encoded if re.fullmatch(rb"[A-Za-z0-9._-]+", encoded) else name
+    folded = unicodedata.normalize("NFC", text)
+    strange = _NOT_IN_HOST.search(folded)
+    if strange is not None:
+        raise InvalidKey(
+            f"{strange[0]!r} next to letters that are not ASCII in a URL's host: browsers disagree"
+            " about which host that is"
+        )
+    return folded.encode()
+
+
+def _mapped(character: str) -> str:
+    if character in _KEPT or ord(character) in _IDEOGRAPHS:
+        return unicodedata.normalize("NFC", character)
+    if character == _CAPITAL_SHARP_S:
+        return "\u00df"
+    if unicodedata.category(character) == "Cn":
+        raise InvalidKey(
+            f"U+{ord(character):04X} in a URL's host is not a character of Unicode"
+            f" {unicodedata.unidata_version}, which this Python knows: nobody can tell which host"
+            " it is"
+        )
+    folded = unicodedata.normalize("NFKC", character).casefold()
+    return unicodedata.normalize("NFKC", folded).replace("\u3002", ".")
+
+
+def _punycode(label: bytes) -> bytes:
+    """Return a label as DNS has it; bytes that are not text, or too many, stay."""
+    if label.isascii() or len(label) > _MAX_NAME:
+        return label
+    try:
+        return b"xn--" + label.decode("utf-8").encode("punycode")
+    except UnicodeError:
+        return label
 
 
 def _ipv4(name: bytes) -> str | None:
@@ -152,14 +234,11 @@ def _ipv4(name: bytes) -> str | None:
 
 
 def _number(piece: bytes) -> int | None:
-    for form, base in (
-        (rb"0x[0-9a-f]{1,16}", 16),
-        (rb"0[0-7]{0,22}", 8),
-        (rb"[1-9][0-9]{0,9}", 10),
-    ):
-        if re.fullmatch(form, piece):
-            return int(piece, base)
-    return None
+    match = re.fullmatch(rb"0x0*([0-9a-f]{0,8})|0+([0-7]{0,11})|([1-9][0-9]{0,9})", piece)
+    if match is None:
+        return None
+    base = {1: 16, 2: 8, 3: 10}[match.lastindex or 0]
+    return int(match[match.lastindex or 0] or b"0", base)
 
 
 def _ipv6(text: bytes) -> str:

@@ -479,6 +479,12 @@ def test_urls_are_looked_up_by_their_expressions(feed: Feed) -> None:
     assert subscriber.check_url("HTTP://www.EVIL.example:80/a/%62?c#d") == ["evil.example/"]
     assert subscriber.check_url("shop.example/good/../bad/x") == ["shop.example/bad/"]
     assert subscriber.check_url("http://shop.example/good") == []
+    for spelling in (
+        *("http:/evil.example/", "http:evil.example", "http:\\\\evil.example\\"),
+        *("https:/\\evil.example/x", "\x01http://evil.example", "\x0bhttp://evil.example"),
+        *("//evil.example/x", "http://x%2F@evil.example/", "http://evil\uff61example"),
+    ):
+        assert subscriber.check_url(spelling) == ["evil.example/"], spelling
 
 
 def test_a_mapped_copy_outlives_its_file(feed: Feed) -> None:

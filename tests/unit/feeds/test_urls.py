@@ -102,6 +102,116 @@ def test_other_spellings(url: str, canonical: str) -> None:
     assert canonical_url(url) == canonical
 
 
+# Which host a browser goes to: from the tests that are published with the WHATWG's URL standard,
+# and spellings of the same kinds.
+HOSTS = [
+    ("http:/evil.example/", "evil.example"),
+    ("http:evil.example", "evil.example"),
+    ("http:\\\\evil.example\\", "evil.example"),
+    ("https:/\\evil.example/x", "evil.example"),
+    ("\x01http://evil.example/", "evil.example"),
+    ("\x0bhttp://evil.example/", "evil.example"),
+    ("\x00\x1b\x04\x12 http://example.com/\x1f \r ", "example.com"),
+    ("//evil.example/", "evil.example"),
+    ("/\\evil.example/", "evil.example"),
+    ("\\\\evil.example\\", "evil.example"),
+    ("http:///path", "path"),
+    ("ftp:/example.com/", "example.com"),
+    ("wss:example.com/", "example.com"),
+    ("https:////\\\\//example.com/", "example.com"),
+    ("HtTp:\\example.com", "example.com"),
+    ("h\tt\nt\rp://h\to\ns\rt:9\t0\n0\r0/p", "host"),
+    ("http://example\t.\norg", "example.org"),
+    ("http://user:pass@foo:21/bar;par?b#c", "foo"),
+    ("http:@www.example.com", "www.example.com"),
+    ("http:/a:b@www.example.com", "www.example.com"),
+    ("http::b@www.example.com", "www.example.com"),
+    ("https://@test@test@example:800/", "example"),
+    ("https://@@@example", "example"),
+    ("http://&a:foo(b]c@d:2/", "d"),
+    ("http://::@c@d:2", "d"),
+    ("http://foo.com/\\@", "foo.com"),
+    ("http:\\\\a\\b:c\\d@foo.com\\", "a"),
+    ("http://foo.com\\@evil.example", "foo.com"),
+    ("http://foo.com?@evil.example", "foo.com"),
+    ("http://foo.com#@evil.example", "foo.com"),
+    ("http://%25DOMAIN:foobar@foodomain.com/", "foodomain.com"),
+    ("http://x%2F@evil.example/", "evil.example"),
+    ("http://x%5C@evil.example/", "evil.example"),
+    ("http://x%3F@evil.example/", "evil.example"),
+    ("http://x%40y@evil.example/", "evil.example"),
+    ("http://ExAmPlE.CoM", "example.com"),
+    ("http://%65vil.example", "evil.example"),
+    ("http://GOO\u200b\u2060\ufeffgoo.com", "googoo.com"),
+    ("http://ev\u00adil.example", "evil.example"),
+    ("http://www.foo\u3002bar.com", "www.foo.bar.com"),
+    ("http://evil\uff0eexample", "evil.example"),
+    ("http://evil\uff61example", "evil.example"),
+    ("http://evil%E3%80%82example", "evil.example"),
+    ("http://\uff27\uff4f.com", "go.com"),
+    ("http://\u24d4\u24e5\u24d8\u24db.example", "evil.example"),
+    ("http://\U0001d41e\U0001d42f\U0001d422\U0001d425.example", "evil.example"),
+    ("http://\u4f60\u597d\u4f60\u597d", "xn--6qqa088eba"),
+    ("https://fa\u00df.ExAmPlE/", "xn--fa-hia.example"),
+    ("https://FA\u1e9e.example/", "xn--fa-hia.example"),
+    ("https://\u03b2\u03cc\u03bb\u03bf\u03c2.com", "xn--nxasmm1c.com"),
+    ("https://%e2%98%83", "xn--n3h"),
+    ("http://e\u0301vil.example", "xn--vil-9la.example"),
+    ("http://\U0001f4a9.example", "xn--ls8h.example"),
+    ("http://192.0x00A80001", "192.168.0.1"),
+    ("http://%30%78%63%30%2e%30%32%35%30.01%2e", "192.168.0.1"),
+    (
+        "http://\uff10\uff38\uff43\uff10\uff0e\uff10\uff12\uff15\uff10\uff0e\uff10\uff11",
+        "192.168.0.1",
+    ),
+    ("http://192.168.257", "192.168.1.1"),
+    ("http://192.168.257.com", "192.168.257.com"),
+    ("http://256", "0.0.1.0"),
+    ("http://999999999", "59.154.201.255"),
+    ("http://0xffffffff", "255.255.255.255"),
+    ("https://0x.0x.0", "0.0.0.0"),
+    ("http://0x000000000000000000000007f.1", "127.0.0.1"),
+    ("http://00000000000000000000000000000177.1", "127.0.0.1"),
+    ("http://[2001::1]:80", "[2001::1]"),
+    ("http://[1:0::]", "[1::]"),
+]
+
+
+@pytest.mark.parametrize(("url", "host"), HOSTS)
+def test_host_is_the_one_that_a_browser_goes_to(url: str, host: str) -> None:
+    """A list that names the host covers the URL, however it is spelt."""
+    assert url_key(f"http://{host}/") in url_expressions(url)
+    assert canonical_url(url).partition("://")[2].partition("/")[0] == host
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("http://h/a//../b", "/a/b"),
+        ("http://h/x%2Fy/../b", "/b"),
+        ("http://h/x/%2e%2E/b", "/b"),
+        ("http://h/x\\.%2e\\b", "/b"),
+        ("http://h/foo/%2e./%2e%2e/.%2e/bar", "/bar"),
+        ("http://h/foo/bar//../..", "/foo/"),
+        ("http://h////../..", "/"),
+        ("http://h/foo/./", "/foo/"),
+        ("http://h/a%3F/../b", "/b"),
+    ],
+)
+def test_path_is_the_one_that_a_browser_requests(url: str, path: str) -> None:
+    """A browser resolves dots before escapes are undone; runs of slashes become one after that."""
+    assert canonical_url(url) == f"http://h{path}"
+
+
+def test_host_that_cannot_be_mapped_is_an_error() -> None:
+    """A character that this Python's Unicode does not have is an error and never a *no*."""
+    with pytest.raises(InvalidKey, match="not a character of Unicode"):
+        canonical_url("http://a\U0001ffffb.example/")
+    for mark in " *^/%":
+        with pytest.raises(InvalidKey, match="in a URL's host"):
+            canonical_url(f"http://a{mark}\u00e9".replace("/", "\uff0f"))
+
+
 def repeatedly(text: str) -> str:
     """A path unescaped until nothing changes, as the pages say it."""
     data = text.encode()
@@ -141,7 +251,9 @@ def test_a_canonical_url_is_its_own(text: str | bytes, before: str) -> None:
     assert url_expressions(canonical) == expressions
 
 
-@pytest.mark.parametrize("url", ["", "http://", "http:///path", "http://...", "http://[::g]/"])
+@pytest.mark.parametrize(
+    "url", ["", "http:", "http://", "/path", "http://...", "http://[::g]/", "http:#evil.example"]
+)
 def test_no_host(url: str) -> None:
     """What has no host that can be looked up is an error."""
     with pytest.raises(InvalidKey):
