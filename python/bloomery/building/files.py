@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from bloomery.building.rows import Batch, LineBatch
 from bloomery.errors import InvalidSource
-from bloomery.storage.inputs import STDIN, InputFile, reader
+from bloomery.storage.inputs import MAX_LINE, STDIN, InputFile, line_too_long, reader
 
 _SAMPLE = 4 << 20
 _CHUNK = 1 << 20
-_MAX_LINE = 256 << 20
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,4000}")  # Python reads no longer one
 
 
@@ -149,8 +148,7 @@ def _chunks(source: InputFile) -> Iterator[bytes]:
 
 
 def _rest_of_line(file: io.BufferedReader, name: str) -> bytes:
-    rest = file.readline(_MAX_LINE)
-    if len(rest) == _MAX_LINE:
-        why = f"a line is longer than {_MAX_LINE >> 20} MiB; is it text?"
-        raise OSError(errno.EFBIG, why, name)
+    rest = file.readline(MAX_LINE)
+    if len(rest) == MAX_LINE:
+        raise line_too_long(name)
     return rest

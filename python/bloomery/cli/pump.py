@@ -5,17 +5,16 @@ unfinished line at its end moved to the front. Memory is the buffer and, for a l
 at most twice that line. (A chunk of 1 MiB is no faster, and takes 2 MB more.)
 """
 
-import errno
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from bloomery.storage.inputs import InputFile
+from bloomery.storage.inputs import MAX_LINE as MAX_LINE
+from bloomery.storage.inputs import InputFile, line_too_long
 
 CHUNK = 256 << 10
-MAX_LINE = 256 << 20
 
 Step = Callable[[memoryview, bool], int]
 
@@ -135,7 +134,5 @@ class LinePump:
 
     def _grow(self, source: InputFile) -> None:
         if len(self._buffer) >= MAX_LINE:
-            raise OSError(
-                errno.EFBIG, f"a line is longer than {MAX_LINE >> 20} MiB; is it text?", source.name
-            )
+            raise line_too_long(source.name, MAX_LINE)
         self._buffer.extend(bytes(len(self._buffer)))

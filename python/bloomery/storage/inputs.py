@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bloomery import extras
+from bloomery.errors import InvalidSource
 from bloomery.storage.files import is_head
 
 STDIN = 0
@@ -21,6 +22,7 @@ STDIN = 0
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after one byte 0x50..0x5f: how pzstd starts a file
+MAX_LINE = 256 << 20  # bytes of a line: it is in memory whole
 _PIECE = 8 << 10
 _READ = 256 << 10
 _PIPE_SIZE = 1 << 20  # the default of 64 KiB would mean a native call for every 64 KiB
@@ -81,6 +83,11 @@ class InputFile:
         """Encoded bytes in all, where that can be known: for a regular file."""
         status = os.fstat(self._fd)
         return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    @property
+    def status(self) -> os.stat_result:
+        """What the file system says now of the file that was opened, wherever it is named."""
+        return os.fstat(self._fd)
 
     @property
     def compressed(self) -> bool:
@@ -155,13 +162,25 @@ def arrow_file(source: InputFile) -> Any:
     """A source at its beginning, for Arrow to read: by itself, where it is a plain file.
 
     Arrow reads ahead in threads of its own. One that wants Python's lock for a file of Python's
-    while the interpreter ends is unwound through C++, which aborts the process.
+    while the interpreter ends is unwound through C++, which aborts the process. It opens the file
+    by its name: ESTALE if that is another file's by now.
     """
     if source.compressed or source.size is None:
         return reader(source)
     import pyarrow
 
-    return pyarrow.OSFile(source.name)
+    file = pyarrow.OSFile(source.name)
+    if not os.path.samestat(os.fstat(file.fileno()), source.status):
+        file.close()
+        raise OSError(errno.ESTALE, "was replaced while it was opened; try again", source.name)
+    return file
+
+
+def line_too_long(name: str, limit: int = MAX_LINE) -> InvalidSource:
+    """The error of an input whose line does not end."""
+    return InvalidSource(
+        f"{name}: a line is longer than {limit >> 20} MiB: check that it is text, with line ends"
+    )
 
 
 def lines_of(source: InputFile) -> Iterator[bytes]:

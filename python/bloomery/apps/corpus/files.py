@@ -16,11 +16,10 @@ from typing import Any
 from bloomery import extras
 from bloomery.errors import InvalidParameter
 from bloomery.storage.files import sync_folder
-from bloomery.storage.inputs import InputFile
+from bloomery.storage.inputs import MAX_LINE, InputFile, line_too_long
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".json.zst", ".ndjson")
 CHUNK = 1 << 20
-MAX_LINE = 256 << 20
 _PART = ".part"
 # By zlib at 1 a corpus is a tenth larger than at 6, and written in a quarter of the time.
 _LEVELS = {"gz": (1, 0, 9), "zst": (3, 1, 19)}  # default, least, most
@@ -104,7 +103,7 @@ class DocumentReader:
         before the next call."""
         if self._held == len(self._buffer):
             if self._held >= MAX_LINE:
-                raise OSError(errno.EFBIG, f"is longer than {MAX_LINE >> 20} MiB; is it text?")
+                raise line_too_long(self._source.name, MAX_LINE)
             self._buffer.extend(bytes(self._held))
         with memoryview(self._buffer) as view:
             while self._held < len(view):

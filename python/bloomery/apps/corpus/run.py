@@ -288,6 +288,8 @@ class CorpusRun:
                     raise _Stopped
                 try:
                     view = reader.fill()
+                except InvalidSource as failure:
+                    raise InvalidSource(f"{failure} (behind line {lines:,})") from None
                 except OSError as failure:
                     raise OSError(
                         failure.errno, f"{failure.strerror} (behind line {lines:,})", str(file)

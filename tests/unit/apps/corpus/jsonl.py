@@ -57,6 +57,9 @@ def outputs(folder: Path) -> dict[str, bytes]:
     }
 
 
+BLANK = "\n"  # which no paragraph is
+
+
 def without_seen_paragraphs(documents: Iterable[str], seen: set[str]) -> list[str]:
     """What is left of texts, by an exact set: a model of `by="paragraph"`."""
     left = []
@@ -69,6 +72,9 @@ def without_seen_paragraphs(documents: Iterable[str], seen: set[str]) -> list[st
                 kept.append(paragraph)
                 solid += bool(key)
             seen.add(key)
-        if solid or not gone:
+        blank = not solid and not gone  # all such documents are equal
+        if solid or (blank and BLANK not in seen):
             left.append("\n".join(kept))
+        if blank:
+            seen.add(BLANK)
     return left

@@ -1,5 +1,7 @@
 """`--key` and `--column`: lines that are known by a part of them."""
 
+import csv
+import io
 import json
 import random
 from collections.abc import Callable
@@ -90,6 +92,22 @@ def test_lines_without_the_field_come_out_and_are_counted(run: Run) -> None:
     assert counts["without_key"] == 5
 
 
+def test_quoted_empty_columns_have_no_key(run: Run, tmp_path: Path) -> None:
+    """Writers that quote every field have them where others have nothing."""
+    rows = [[str(n), mail] for n, mail in enumerate(["", "a@b", "", "a@b", ""])]
+    for quoting in (csv.QUOTE_ALL, csv.QUOTE_MINIMAL):
+        text = io.StringIO()
+        csv.writer(text, quoting=quoting).writerows([["id", "mail"], *rows])
+        (tmp_path / "a.csv").write_text(text.getvalue(), newline="")
+        lines = text.getvalue().encode().splitlines(keepends=True)
+        done = run("dedup", "--column", "mail", "a.csv")
+        assert done.stdout.splitlines(keepends=True) == lines[:4] + lines[5:]
+        assert b"3 of 5 lines have no" in done.stderr
+        (tmp_path / "b.csv").write_bytes(b"".join(lines[:2]))
+        done = run("diff", "--column", "mail", "b.csv", "a.csv")
+        assert done.stdout.splitlines(keepends=True) == lines
+
+
 def test_strict_stops_before_such_a_line(run: Run, one_line: Callable[[bytes], str]) -> None:
     """With --strict nothing of that chunk comes out, and the kept filter stays as it was."""
     run("dedup", "-f", "seen", "--key", ".u", stdin=b'{"u":1}\n')
@@ -150,7 +168,7 @@ def test_records_that_cannot_be_told_apart_come_out(run: Run) -> None:
     done = run("dedup", "-c", "a", "--strict", stdin=b'a,b\n1,x\n1,"open\n', code=2)
     assert b"record 3 has no column a" in done.stderr
     done = run("dedup", "-c", "mail", stdin=b'id,mail\n1,\n2,\n3,""\n4,""\n')
-    assert done.stdout == b'id,mail\n1,\n2,\n3,""\n'
+    assert done.stdout == b'id,mail\n1,\n2,\n3,""\n4,""\n'
 
 
 def test_another_header_is_refused(
