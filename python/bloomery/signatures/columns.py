@@ -71,7 +71,9 @@ def scalar(name: str, value: object, kind: pa.DataType) -> pa.Scalar | None:
     import pyarrow as pa
 
     if isinstance(value, pa.Scalar):
-        value = value.as_py()
+        if value.type == kind and pa.types.is_temporal(kind) and value.is_valid:
+            return value  # Python has not all times
+        value = _shown(value)
     if value is None:
         return None
     given = getattr(value, "bytes", value) if kind == pa.binary(16) else value  # a UUID
@@ -80,12 +82,20 @@ def scalar(name: str, value: object, kind: pa.DataType) -> pa.Scalar | None:
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         scalar = None
     # pyarrow cuts off what a type does not hold: the time of a date, the half of 1.5.
-    if scalar is None or not _same(scalar.as_py(), given):
+    if scalar is None or not _same(_shown(scalar), given):
         raise InvalidParameter(
             f"{name} is {value!r}, which no value of the column's type ({kind}) equals: ask for a "
             "value of that type"
         )
     return scalar
+
+
+def _shown(scalar: pa.Scalar) -> Any:
+    """What Python has for it; the scalar itself if it has nothing, as of the year 10,000."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar
 
 
 def _same(held: Any, given: Any) -> bool:

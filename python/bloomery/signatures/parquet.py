@@ -1,15 +1,18 @@
 """The rows of Parquet files, in the order in which the files were indexed.
 
 A file is what it was when it was indexed: its size and time of change are kept, and looked at
-before each answer, for of a file that was written anew the index would deny rows.
+before each answer, for of a file that was written anew the index would deny rows. They are those
+of the file that was opened, before and after it is read: another may get its name meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +22,7 @@ import pyarrow.parquet as pq
 from bloomery.errors import CorruptData, InvalidParameter, InvalidSource
 from bloomery.signatures.rows import BATCH, IndexedRows, as_table, narrowed, split
 from bloomery.storage.arrow_tables import concat
+from bloomery.storage.file_state import FileState
 
 if TYPE_CHECKING:
     from bloomery.signatures.rows import RowNumbers
@@ -69,7 +73,7 @@ class ParquetFolder(IndexedRows):
         if self._schema is None:
             if not self._files:
                 raise InvalidSource(f"{self._folder}: there is no Parquet file")
-            with _opened(self._path(self._files[0])) as file:
+            with self._opened(self._files[0]) as file:
                 self._schema = as_table(file.schema_arrow.empty_table()).schema  # as rows are
         return self._schema
 
@@ -86,14 +90,11 @@ class ParquetFolder(IndexedRows):
                 continue
             path = self._path(file)
             rows = 0
-            with _opened(path) as opened:
+            with self._opened(file) as opened:
                 self._check_columns(path, opened.schema_arrow)
-                try:
-                    for batch in opened.iter_batches(BATCH, columns=list(columns)):
-                        rows += batch.num_rows
-                        yield batch.select(list(columns))
-                except (pa.ArrowException, OSError) as problem:
-                    raise _unreadable(path, problem) from None
+                for batch in opened.iter_batches(BATCH, columns=list(columns)):
+                    rows += batch.num_rows
+                    yield batch.select(list(columns))
             if rows != file.rows:
                 raise InvalidSource(f"{path}: {rows} rows, its footer says {file.rows}")
 
@@ -113,23 +114,27 @@ class ParquetFolder(IndexedRows):
         wanted = list(self.schema.names if columns is None else columns)
         tables = []
         for part, within in split(numbers, self._starts):
-            path = self._path(self._files[part])
-            with _opened(path) as file:
-                try:
-                    tables += list(_rows_of(file, within, asked, wanted))
-                except (pa.ArrowException, OSError) as problem:
-                    raise _unreadable(path, problem) from None
+            with self._opened(self._files[part]) as file:
+                tables += list(_rows_of(file, within, asked, wanted))
         chosen = pa.schema([self.schema.field(name) for name in wanted])
         return concat([chosen.empty_table(), *tables])
 
     def _check_unchanged(self) -> None:
         for file in self._files:
             path = self._path(file)
-            if (file.size, file.mtime_ns) != _state(path):
-                raise InvalidSource(
-                    f"{path} has changed since it was indexed, and rows of it would be denied: "
-                    "build the index anew"
-                )
+            try:
+                status = os.stat(path)
+            except OSError as problem:
+                raise _unreadable(path, problem) from None
+            _check_indexed(path, file, status)
+
+    @contextlib.contextmanager
+    def _opened(self, file: File) -> Iterator[pq.ParquetFile]:
+        """A file as it was indexed; InvalidSource if it is another, or has changed meanwhile."""
+        path = self._path(file)
+        with _opened(path) as (opened, status):
+            _check_indexed(path, file, status)
+            yield opened
 
     def with_more(self, more: Any) -> IndexedRows:
         folder, names = _listed(more)
@@ -187,33 +192,62 @@ def _listed(path: str | os.PathLike[str]) -> tuple[str, list[str]]:
 
 def _file(folder: str, name: str) -> File:
     path = os.path.join(folder, name)
-    size, mtime_ns = _state(path)
-    with _opened(path) as file:
-        return File(name, size, mtime_ns, int(file.metadata.num_rows))
+    with _opened(path) as (file, status):
+        return File(name, status.st_size, status.st_mtime_ns, int(file.metadata.num_rows))
 
 
-def _state(path: str) -> tuple[int, int]:
-    try:
-        status = os.stat(path)
-    except OSError as problem:
+def _check_indexed(path: str, file: File, status: os.stat_result) -> None:
+    if (file.size, file.mtime_ns) != (status.st_size, status.st_mtime_ns):
         raise InvalidSource(
-            f"{path}: {problem.strerror}: put it back, or build the index anew"
-        ) from None
-    return status.st_size, status.st_mtime_ns
+            f"{path} has changed since it was indexed, and rows of it would be denied: "
+            "build the index anew"
+        )
 
 
-def _opened(path: str) -> pq.ParquetFile:
-    """A file, its footer read once for as long as it does not change."""
+_footers: OrderedDict[tuple[str, FileState], pq.FileMetaData] = OrderedDict()
+_footers_lock = threading.Lock()
+_FOOTERS = 256
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[tuple[pq.ParquetFile, os.stat_result]]:
+    """A file, its footer parsed once for as long as it does not change.
+
+    InvalidSource if it cannot be read, or was changed while it was.
+    """
     try:
-        return pq.ParquetFile(path, metadata=_footer(path, *_state(path)))
-    except (pa.ArrowException, OSError) as problem:
+        source = pa.OSFile(path)
+    except OSError as problem:
         raise _unreadable(path, problem) from None
+    with source:
+        status = os.fstat(source.fileno())
+        which = (path, FileState.of(status))
+        try:
+            with _footers_lock:
+                footer = _footers.pop(which, None)
+            file = pq.ParquetFile(source, metadata=footer)
+            with _footers_lock:
+                _footers[which] = file.metadata
+                if len(_footers) > _FOOTERS:
+                    _footers.popitem(last=False)
+            yield file, status
+        except (pa.ArrowMemoryError, pa.ArrowCancelled):
+            raise  # which say nothing of the file
+        except (pa.ArrowException, OSError) as problem:
+            _check_unchanged(path, which[1], source)
+            raise _unreadable(path, problem) from None
+        _check_unchanged(path, which[1], source)
 
 
-@lru_cache(maxsize=256)
-def _footer(path: str, _size: int, _mtime_ns: int) -> pq.FileMetaData:
-    return pq.read_metadata(path)
+def _check_unchanged(path: str, before: FileState, source: pa.OSFile) -> None:
+    if FileState.of(os.fstat(source.fileno())) != before:
+        raise InvalidSource(
+            f"{path} changed while it was read: do not write to a file that is indexed; to replace "
+            "it, write another, rename it, and build the index anew"
+        )
 
 
 def _unreadable(path: str, problem: Exception) -> InvalidSource:
+    if isinstance(problem, OSError) and problem.errno is not None:
+        return InvalidSource(f"{path}: {problem.strerror}: put it back, or build the index anew")
     return InvalidSource(f"{path}: {str(problem).splitlines()[0] or type(problem).__name__}")

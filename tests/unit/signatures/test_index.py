@@ -54,6 +54,15 @@ def test_every_type_is_found_by_its_values(kind: Any, first: Any, second: Any) -
         assert scalar == found
 
 
+def test_times_that_python_does_not_have_are_looked_up() -> None:
+    """By a scalar of the column; an int is no time, and a clear error."""
+    times = pa.array([0, 2**62], pa.int64()).cast(pa.timestamp("s"))
+    index = SignatureIndex.build(pa.table({"ts": times, "n": [0, 1]}))
+    assert index.find({"ts": times[1]}, ["n"]).column("n").to_pylist() == [1]
+    with pytest.raises(InvalidParameter, match="ts is 4611686018427387904"):
+        index.find({"ts": 2**62})
+
+
 def test_equal_floats_are_equal() -> None:
     """Both zeros are one value, and NaN is none, in rows as in questions."""
     index = SignatureIndex.build(pa.table({"v": [0.0, -0.0, float("nan")]}))

@@ -128,6 +128,39 @@ def test_changed_files_are_refused(folder: Path) -> None:
     assert before.st_size != os.stat(folder / "b.parquet").st_size
 
 
+@pytest.mark.parametrize("rows", [2000, 100])
+def test_file_replaced_before_it_is_read_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """The key is in the file all the time, in other row groups: an error, and never a denial."""
+    index = SignatureIndex.build(folder)
+    expected = index.find(ASKED)  # and the footers are remembered
+    check = ParquetFolder._check_unchanged
+
+    def checked(files: ParquetFolder) -> None:
+        check(files)
+        new = folder / "_new"
+        pq.write_table(table(6000).slice(6000 - rows, rows), new, row_group_size=700)
+        os.replace(new, folder / "b.parquet")
+
+    assert expected.num_rows
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetFolder, "_check_unchanged", checked)
+        with pytest.raises(InvalidSource, match=r"b\.parquet has changed since it was indexed"):
+            index.find(ASKED)
+
+
+def test_file_changed_in_place_while_it_is_read_is_refused(folder: Path) -> None:
+    """Rows that were read of it are not believed; nor are errors of what is left of it."""
+    rows = ParquetFolder.of(folder)
+    batches = rows.batches(["a"], 0)
+    next(batches)
+    with (folder / "a.parquet").open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(InvalidSource, match="changed while it was read"):
+        list(batches)
+
+
 def test_wrong_files_are_clear_errors(folder: Path, tmp_path: Path) -> None:
     """No files, no Parquet, other columns or types: one error, and an append leaves no row."""
     index = SignatureIndex.build(folder)

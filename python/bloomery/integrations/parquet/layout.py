@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import bloomery._native as _native
-from bloomery.errors import BloomeryError, CorruptData, InvalidParameter
+from bloomery.errors import BloomeryError, CorruptData, InvalidParameter, InvalidSource
 from bloomery.extras import needed
 
 with needed("pyarrow", "bloomery.integrations.parquet"):
@@ -34,6 +34,8 @@ _WITHOUT_TIME = b"BLMPQ\0\0\1"  # the first version
 _HEADER_BYTES = 256
 _BLOCK_BYTES = 32
 _COPY_BYTES = 1 << 20
+_ATTEMPTS = 100  # to open a file that others keep replacing
+_BATCH_BYTES = 64 << 20  # of stored values that are decoded at a time, if pages are no longer
 
 
 class FilterPlace(NamedTuple):
@@ -48,11 +50,8 @@ class ParquetLayout:
 
     def __init__(self, path: str | os.PathLike[str], sidecar: str | os.PathLike[str] | None):
         self.path = Path(path)
-        # Not buffered: what is read is a few bytes here and there, or long.
-        self._file: FileIO = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._sidecar: FileIO | None = None
-        # The file as pyarrow has it open, once needed.
-        self._source: Any = None
+        self._file, self._source = _opened_twice(self.path)
         try:
             self.mtime_ns = os.fstat(self._file.fileno()).st_mtime_ns
             with damage(self.path):
@@ -220,28 +219,49 @@ class ParquetLayout:
             target.write(data)
             left -= len(data)
 
-    def _opened(self) -> Any:
-        """The same file for pyarrow: rows of another by this footer would be wrong answers."""
-        if self._source is None:
-            self._source = pa.OSFile(os.fspath(self.path))
-            if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path)):
-                raise CorruptData("it was replaced while it was read: try again")
-        return self._source
-
     def reader(self, row_groups: list[int], *, physical: bool = False) -> Any:
         """Some row groups, counted from 0 on, as pyarrow reads them; if `physical`, without logical
         types. It is given a footer of just these: one of 100 takes it half a millisecond."""
         with damage(self.path):
             footer = metadata_of(self.footer.excerpt(row_groups, physical))
-            return pq.ParquetFile(self._opened(), metadata=footer)
+            return pq.ParquetFile(self._source, metadata=footer)
 
-    def stored_rows(self, row_group: int, column: int) -> list[Any]:
+    def stored_rows(self, row_group: int, column: int) -> Iterator[Any]:
         """The values of a column in a row group as they are stored, in Arrow arrays: of a column
-        within lists its elements, of one within structs a value a row."""
-        reader = self.reader([row_group], physical=True).reader
+        within lists its elements, of one within structs a value a row.
+
+        Some megabytes at a time: a file of 4 kB may have a column of 2 GiB, which pyarrow does not
+        read in one piece if it is within others.
+        """
+        opened = self.reader([row_group], physical=True)
+        about = opened.metadata.row_group(0)
+        size = max(1, about.column(column).total_uncompressed_size)
+        rows = max(1, min(about.num_rows, about.num_rows * _BATCH_BYTES // size))
         with damage(self.path):
-            rows = reader.read_row_group(0, column_indices=[column], use_threads=False)
-        return [_leaf(chunk) for chunk in rows.column(0).chunks]
+            for batch in opened.reader.iter_batches(
+                rows, row_groups=[0], column_indices=[column], use_threads=False
+            ):
+                yield _leaf(batch.column(0))
+
+
+def _opened_twice(path: Path) -> tuple[FileIO, Any]:
+    """A file for this module and for pyarrow; rows of another by its footer would be wrong answers,
+    so both are opened again if the name became another file's in between."""
+    for _ in range(_ATTEMPTS):
+        # Not buffered: what is read is a few bytes here and there, or long.
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by close)
+        try:
+            source = pa.OSFile(os.fspath(path))
+            if os.path.samestat(os.fstat(file.fileno()), os.fstat(source.fileno())):
+                return file, source
+            source.close()
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+    raise InvalidSource(f"{path} is replaced all the time: try again later")
 
 
 def _leaf(array: Any) -> Any:
@@ -260,9 +280,17 @@ def metadata_of(footer: bytes) -> Any:
 
 @contextmanager
 def damage(path: Path) -> Iterator[None]:
-    """Errors about the bytes say which file they are from, and pyarrow's become a CorruptData."""
+    """Errors about the bytes say which file they are from, and pyarrow's become a CorruptData; of
+    what pyarrow does not support, an InvalidSource."""
     try:
         yield
+    except (pa.ArrowMemoryError, pa.ArrowCancelled):
+        raise  # which say nothing of the file
+    except pa.ArrowNotImplementedError as problem:
+        text = (str(problem).splitlines() or [repr(problem)])[0]
+        raise InvalidSource(
+            f"{path}: pyarrow cannot read it: {text}: write it in another way, or update pyarrow"
+        ) from None
     except CorruptData as problem:
         raise CorruptData(f"{path}: {problem}") from None
     except BloomeryError:

@@ -48,7 +48,7 @@ def read(
             tables = [layout.reader([]).read_row_groups([], columns=wanted)]
         schema = tables[0].schema
         for group in groups:
-            chunks = layout.stored_rows(group, number)
+            chunks = list(layout.stored_rows(group, number))
             count, expected = sum(map(len, chunks)), layout.footer.rows[group]
             if count != expected:  # those found would be other rows in the other columns
                 raise CorruptData(
@@ -89,8 +89,11 @@ def _comparison(column: Any, value: object) -> Any:
     if column.physical_type == "BOOLEAN" and isinstance(value, bool):
         return lambda rows: pc.equal(rows, value)
     if ways is None:
-        if column.physical_type in ("FLOAT", "DOUBLE"):  # only a NaN is not told of these
+        # Only a NaN is not told of these.
+        if column.physical_type in ("FLOAT", "DOUBLE"):
             return pc.is_nan
+        if column.logical_type.type == "FLOAT16":  # which pyarrow shows as two bytes
+            return lambda rows: pc.is_nan(rows.view(pa.float16()).cast(pa.float32()))
         raise InvalidParameter(
             f"column {column.path!r} of type {column.physical_type} cannot be looked up by "
             f"{value!r}: filter it with pyarrow instead"

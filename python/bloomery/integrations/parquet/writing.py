@@ -100,8 +100,7 @@ def _filters(
     """The filters of all row groups, one by one."""
     for group in range(len(layout.footer.rows)):
         for number in columns:
-            chunks = [_as_bytes(chunk) for chunk in layout.stored_rows(group, number)]
-            values = pa.chunked_array(chunks, None if chunks else pa.binary())
+            values = map(_as_bytes, layout.stored_rows(group, number))
             bits, distinct = _native.parquet_filter(values, error_rate)
             path = layout.columns[number].path
             yield AddedFilter(group, path, distinct, len(bits)), bits

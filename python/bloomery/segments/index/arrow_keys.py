@@ -7,9 +7,11 @@ filter here belongs to one column of one file, whose type is known, and rows are
 
 from __future__ import annotations
 
-from datetime import datetime, time
+import math
+import struct
+from datetime import datetime, time, timedelta
 from decimal import Decimal
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 from uuid import UUID
 
@@ -56,22 +58,32 @@ def _stored(column: Any, kind: Any) -> Any:
 
 
 def as_scalar(value: object, kind: Any) -> Any:
-    """Return a value as one of a column of this type; None if no such column can have it."""
+    """Return a value as one of a column of this type; None if no such column can have it.
+
+    A value that the type would change is None too: 1.234 is not in a column of cents. Only a
+    column of floats stands for the nearest number, as a column of text stands for its digits.
+    """
     import pyarrow as pa
     from pyarrow import types
 
-    if value is None:
+    if value is None or (isinstance(value, pa.Scalar) and not value.is_valid):
         raise NullKey("a value is None, and no row equals that: look for another value")
     kind = value_type(kind)
     if types.is_null(kind):
         return None
-    if types.is_boolean(kind) and isinstance(value, (int, float)) and value not in (0, 1):
-        return None
+    if isinstance(value, pa.Scalar) and not types.is_temporal(value.type):
+        value = value.as_py()  # a time stays: Python has no year 300,000
     if _is_uuid(kind):
         return _uuid(value, kind)
     try:
-        return _cast(value, kind)
-    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+        if isinstance(value, str):
+            scalar = _cast_text(value, kind)
+        elif _is_number(value):
+            scalar = _cast_number(value, kind)
+        else:
+            scalar = _cast_other(value, kind)
+        return scalar if scalar is not None and scalar.is_valid else None  # pandas has a NaT
+    except (pa.ArrowInvalid, ArithmeticError, UnicodeEncodeError):
         return None
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
         raise UnsupportedKey(
@@ -80,30 +92,54 @@ def as_scalar(value: object, kind: Any) -> Any:
         ) from None
 
 
-def _cast(value: object, kind: Any) -> Any:
-    """The value in a column's type, where pyarrow alone would refuse or change what equals it."""
+def _is_number(value: object) -> bool:
+    # NumPy has its timedelta64 among the integers.
+    is_span = isinstance(value, Integral) and not hasattr(value, "__index__")
+    return isinstance(value, Real | Decimal) and not is_span
+
+
+def _cast_number(value: Any, kind: Any) -> Any:
+    """A number in a column's type; None if that would be another number."""
     import pyarrow as pa
     from pyarrow import types
 
-    if isinstance(value, str):
-        return _cast_text(value, kind)
-    if isinstance(value, datetime):
-        return _cast_instant(value, kind)
+    if types.is_floating(kind):
+        return _nearest(value, kind)
+    if types.is_boolean(kind):
+        return pa.scalar(bool(value)) if value in (0, 1) else None
+    if types.is_integer(kind):
+        fits = isinstance(value, Integral) or abs(value) < 2**64  # no NaN is less
+        if not fits or value != int(value):
+            return None
+        return pa.scalar(int(value), kind)
+    if types.is_decimal(kind):
+        if isinstance(value, Integral):
+            value = int(value)
+        elif not isinstance(value, Decimal):
+            value = str(value)  # 1.23 is that, and not the 1.2299999999999999822 that floats have
+        return pa.scalar(Decimal(value)).cast(kind)
     if not isinstance(value, bool) and isinstance(value, Integral):
-        number = int(value)
-        if types.is_decimal(kind):  # which has to have room for 19 digits, else
-            value = Decimal(number)
-        elif types.is_floating(kind):  # the nearest, as the column has it
-            value = float(number)
-        elif types.is_string(kind) or types.is_large_string(kind):
-            value = str(number)
-    try:
-        scalar = pa.scalar(value)
-    except OverflowError:  # more than 64 bits have, with a sign
-        return pa.scalar(value, kind)
-    if types.is_float16(kind):  # which pyarrow casts to and from float alone
-        return scalar.cast(pa.float32()).cast(kind)
-    return scalar.cast(kind)
+        if types.is_string(kind) or types.is_large_string(kind):
+            return pa.scalar(str(int(value)), kind)
+        value = int(value)
+    return pa.scalar(value).cast(kind)
+
+
+_FLOATS = {16: "<e", 32: "<f", 64: "<d"}
+
+
+def _nearest(value: Any, kind: Any) -> Any:
+    """The nearest number of a type of floats; None if all that is near is an infinity or zero."""
+    import pyarrow as pa
+
+    code = _FLOATS[kind.bit_width]
+    (number,) = struct.unpack(code, struct.pack(code, float(value)))  # OverflowError: too large
+    if math.isinf(number) and abs(value) != math.inf:  # a Decimal of 400 digits
+        return None
+    if number == 0 and value != 0:
+        return None
+    # pyarrow casts to halves from float alone.
+    return pa.scalar(number, pa.float32()).cast(kind) if code == "<e" else pa.scalar(number, kind)
 
 
 def _cast_text(value: str, kind: Any) -> Any:
@@ -111,10 +147,16 @@ def _cast_text(value: str, kind: Any) -> Any:
     import pyarrow as pa
     from pyarrow import types
 
-    if types.is_integer(kind) or types.is_floating(kind):
+    if types.is_floating(kind):
+        value = value.strip().lower()
+        number = pa.scalar(value).cast(pa.float64()).as_py()
+        if math.isinf(number) and "inf" not in value:
+            return None
+        if number == 0 and any(digit in "123456789" for digit in value.partition("e")[0]):
+            return None
+        return _nearest(number, kind)
+    if types.is_integer(kind):
         value = value.strip()
-    if types.is_float16(kind):
-        return pa.scalar(value).cast(pa.float32()).cast(kind)
     if types.is_time(kind):  # to which there is no cast but from an instant
         return pa.scalar(f"1970-01-01 {value}").cast(pa.timestamp("ns")).cast(kind)
     scalar = pa.scalar(value)
@@ -127,17 +169,27 @@ def _cast_text(value: str, kind: Any) -> Any:
         return scalar.cast(other).cast(kind)
 
 
-def _cast_instant(value: datetime, kind: Any) -> Any:
+def _cast_other(value: object, kind: Any) -> Any:
+    """A time, bytes or what else Arrow has a type for."""
     import pyarrow as pa
     from pyarrow import types
 
-    nanosecond = getattr(value, "nanosecond", 0)  # of pandas' Timestamp
-    if types.is_date(kind) and (value.time() != time(0) or nanosecond):
-        return None
-    if nanosecond:  # pyarrow takes it for microseconds, unless told
-        unit = pa.timestamp("ns", None if value.tzinfo is None else "UTC")
-        return pa.scalar(value, unit).cast(kind)
-    return pa.scalar(value).cast(kind)
+    if isinstance(value, time) and value.tzinfo is not None and value.utcoffset() != timedelta(0):
+        return None  # whose zone pyarrow leaves out
+    if getattr(value, "nanosecond", 0) and isinstance(value, datetime):
+        # Of pandas' Timestamp, which pyarrow takes for microseconds, unless told.
+        scalar = pa.scalar(value, pa.timestamp("ns", None if value.tzinfo is None else "UTC"))
+    else:
+        scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
+    if not types.is_timestamp(scalar.type):
+        return scalar.cast(kind)
+    if types.is_time(kind):
+        return None  # which pyarrow would leave the date out for
+    if types.is_date(kind):
+        instant = scalar.cast(pa.timestamp(scalar.type.unit))  # by UTC, as times are compared
+        day = instant.cast(kind)
+        return day if day.cast(instant.type) == instant else None
+    return scalar.cast(kind)
 
 
 def _is_uuid(kind: Any) -> bool:
@@ -165,7 +217,7 @@ def key_of(scalar: Any) -> Any:
 
     if _is_uuid(scalar.type):
         return [scalar.as_py()]
-    return as_keys(pa.chunked_array([pa.array([scalar.as_py()], scalar.type)]))
+    return as_keys(pa.chunked_array([pa.repeat(scalar, 1)]))  # Python has not all times
 
 
 def equal_rows(column: Any, scalar: Any) -> Any:

@@ -244,9 +244,10 @@ class IndexCatalogue:
                 with contextlib.closing(self._connect("rw")) as writer:
                     writer.execute(_ANY_ROW).fetchone()
                 self._begin_reading()
-            try:
-                yield
-            finally:
+        try:
+            yield  # errors in here are not SQLite's: each statement judges its own
+        finally:
+            with self.errors():
                 self._db.execute("COMMIT")
 
     def _begin_reading(self) -> None:
@@ -264,59 +265,63 @@ class IndexCatalogue:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit what is written within, or nothing of it."""
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            yield  # errors in here may be of the files that are indexed
+            self._execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._execute("ROLLBACK")
+            raise
+
+    def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         with self.errors():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+            return self._db.execute(statement, values)
 
     def set_meta(self, **values: Any) -> None:
         """Change settings."""
         for name, value in values.items():
             row = (name, json.dumps(value))
-            self._db.execute("REPLACE INTO meta VALUES (?, ?, ?)", (*row, row_sum(row)))
+            self._execute("REPLACE INTO meta VALUES (?, ?, ?)", (*row, row_sum(row)))
 
     def type_number(self, kind: Any) -> int:
         """The number of a type, which gets one if it has none."""
         import pyarrow as pa
 
         schema = pa.schema([pa.field("value", kind)]).serialize().to_pybytes()
-        for (number,) in self._db.execute("SELECT id FROM types WHERE schema = ?", (schema,)):
+        for (number,) in self._execute("SELECT id FROM types WHERE schema = ?", (schema,)):
             return int(number)
-        (number,) = self._db.execute("SELECT coalesce(max(id), 0) + 1 FROM types").fetchone()
-        self._db.execute(
+        (number,) = self._execute("SELECT coalesce(max(id), 0) + 1 FROM types").fetchone()
+        self._execute(
             "INSERT INTO types VALUES (?, ?, ?)", (number, schema, row_sum((number, schema)))
         )
         return int(number)
 
     def next_file(self) -> int:
         """A number that no file has had."""
-        row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'files'").fetchone()
+        row = self._execute("SELECT seq FROM sqlite_sequence WHERE name = 'files'").fetchone()
         return int(row[0]) + 1 if row else 1
 
     def add_file(self, file: FileEntry, filters: list[FilterEntry]) -> None:
         """Enter a file with all of its filters."""
-        self._db.execute(
+        self._execute(
             f"INSERT INTO files VALUES ({', '.join('?' * 9)})", (*file, row_sum(tuple(file)))
         )
-        self._db.executemany(
-            f"INSERT INTO filters VALUES ({', '.join('?' * 9)})",
-            [(*entry, row_sum(tuple(entry))) for entry in filters],
-        )
+        with self.errors():
+            self._db.executemany(
+                f"INSERT INTO filters VALUES ({', '.join('?' * 9)})",
+                [(*entry, row_sum(tuple(entry))) for entry in filters],
+            )
 
     def remove_file(self, number: int) -> None:
         """Forget a file and its filters."""
-        self._db.execute("DELETE FROM files WHERE id = ?", (number,))
-        self._db.execute("DELETE FROM filters WHERE file = ?", (number,))
+        self._execute("DELETE FROM files WHERE id = ?", (number,))
+        self._execute("DELETE FROM filters WHERE file = ?", (number,))
 
     def move_filter(self, entry: FilterEntry, place: int) -> None:
         """Say that a filter is elsewhere."""
         moved = entry.at(place)
-        self._db.execute(
+        self._execute(
             'UPDATE filters SET place = ?, sum = ? WHERE "column" = ? AND file = ? AND part = ?',
             (place, row_sum(tuple(moved)), entry.column, entry.file, entry.part),
         )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bloomery import extras
 from bloomery._native import json_depth
 from bloomery.errors import InvalidSource
+from bloomery.storage.file_state import FileState
 from bloomery.storage.inputs import InputFile, arrow_file, reader
 
 # Rows of a CSV file for each filter. It has to be read from its start anyway.
@@ -32,12 +34,52 @@ class Part:
     table: Any  # of Arrow; without a column it has no rows
 
 
-class DataFile(ABC):
-    """A file of rows, opened to be read by pyarrow."""
+class FileChanged(InvalidSource):
+    """A file was changed or replaced while it was read: what was read of it is not believed."""
 
-    def __init__(self, path: str, text: bool = False) -> None:
+
+class DataFile(ABC):
+    """A file of rows, opened to be read by pyarrow; all that is read is of one `state`."""
+
+    def __init__(self, path: str, text: bool = False, state: FileState | None = None) -> None:
         self.path = path
         self.text = text  # every column is text, for what looks like numbers first is not later
+        self.state = FileState.of(os.stat(path)) if state is None else state
+        self.may_grow = False  # lines may be appended while it is read
+
+    def _check(self, status: os.stat_result) -> None:
+        now = FileState.of(status)
+        if now == self.state or (self.may_grow and now.is_longer(self.state)):
+            return
+        raise FileChanged(
+            f"{self.path} changed while it was read: ask again once it is written. To replace a "
+            "file that others read, write another and rename it"
+        )
+
+    @contextlib.contextmanager
+    def _reading(self, status: Callable[[], os.stat_result], format: str) -> Iterator[None]:
+        """Name errors of pyarrow; whatever they are, a file that has changed is FileChanged."""
+        self._check(status())
+        try:
+            with _arrow_errors(self.path, format):
+                yield
+        except (InvalidSource, OSError):
+            self._check(status())
+            raise
+        self._check(status())
+
+    @contextlib.contextmanager
+    def _input(self, format: str) -> Iterator[InputFile]:
+        """The file, to be read from its start once more."""
+        try:
+            with InputFile(self.path) as source, self._reading(lambda: source.status, format):
+                yield source
+        except OSError as failure:
+            if failure.errno in (errno.ENOENT, errno.ESTALE):  # it was there a moment ago
+                raise FileChanged(
+                    f"{self.path} was replaced while it was read: ask again"
+                ) from None
+            raise
 
     @property
     @abstractmethod
@@ -57,12 +99,29 @@ class DataFile(ABC):
 class ParquetData(DataFile):
     """A Parquet file; a part is a row group."""
 
-    def __init__(self, path: str, text: bool = False, metadata: Any = None) -> None:
-        super().__init__(path, text)
+    def __init__(self, path: str, text: bool = False) -> None:
+        import pyarrow as pa
+
+        # Not mapped: one that is cut short while it is read would end the process.
+        self._source = pa.OSFile(path)
+        super().__init__(path, text, FileState.of(self._status()))
+        self._opened: Any = None
+
+    def _status(self) -> os.stat_result:
+        return os.fstat(self._source.fileno())
+
+    @property
+    def _file(self) -> Any:
+        if self._opened is None:
+            self.use_footer(None)
+        return self._opened
+
+    def use_footer(self, metadata: Any) -> None:
+        """Read by a footer that was parsed before, of a file of this state; None: parse it."""
         from pyarrow import parquet
 
-        with _arrow_errors(path, "Parquet"):
-            self._file = parquet.ParquetFile(path, memory_map=True, metadata=metadata)
+        with self._reading(self._status, "Parquet"):
+            self._opened = parquet.ParquetFile(self._source, metadata=metadata)
 
     @property
     def schema(self) -> Any:
@@ -79,14 +138,14 @@ class ParquetData(DataFile):
         groups = range(self.metadata.num_row_groups) if numbers is None else sorted(numbers)
         wanted = _present(columns, self.schema.names)
         for group in groups:
-            with _arrow_errors(self.path, "Parquet"):
+            with self._reading(self._status, "Parquet"):
                 table = self._file.read_row_group(group, columns=wanted, use_threads=False)
                 plain = _without_views(table.schema)
                 table = table if plain is table.schema else table.cast(plain)
             yield Part(group, self.metadata.row_group(group).num_rows, table)
 
     def close(self) -> None:
-        self._file.close()
+        self._source.close()
 
 
 def _without_views(schema: Any) -> Any:
@@ -105,14 +164,14 @@ class CsvData(DataFile):
 
     @contextlib.contextmanager
     def _open_batches(self) -> Iterator[Any]:
-        with InputFile(self.path) as source, _arrow_errors(self.path, "CSV"):
+        with self._input("CSV") as source:
             yield self._open(arrow_file(source))
 
     @property
     def schema(self) -> Any:
         import pyarrow as pa
 
-        if os.path.getsize(self.path) == 0:
+        if self.state.size == 0:
             return pa.schema([])
         with self._open_batches() as batches:
             return batches.schema
@@ -122,7 +181,7 @@ class CsvData(DataFile):
     ) -> Iterator[Part]:
         import pyarrow as pa
 
-        if os.path.getsize(self.path) == 0:
+        if self.state.size == 0:
             return
         last = None if numbers is None else max(numbers, default=-1)
         with self._open_batches() as batches:
@@ -156,7 +215,7 @@ class CsvData(DataFile):
 
         options: dict[str, Any] = {}
         if self.text:
-            with InputFile(self.path) as source:
+            with self._input("CSV") as source:
                 names = self._csv(csv, arrow_file(source), {}).schema.names
             options["column_types"] = dict.fromkeys(names, pa.string())
         return self._csv(csv, file, options)
@@ -190,20 +249,19 @@ class JsonData(DataFile):
 
         last = None if numbers is None else max(numbers, default=-1)
         options = json.ReadOptions(use_threads=False, block_size=_JSON_BYTES + _LINE_BYTES)
-        with InputFile(self.path) as source:
+        with self._input("JSON lines") as source:
             for number, text in enumerate(_texts(reader(source), self.path)):
                 if last is not None and number > last:
                     return
                 if numbers is None or number in numbers:
-                    with _arrow_errors(self.path, "JSON lines"):
-                        try:
-                            table = json.read_json(pa.py_buffer(text), options)
-                        except pa.ArrowInvalid as failure:
-                            # Arrow has no code for it, and the rest stays refused: of a key that
-                            # is there twice, say, Python would keep one value.
-                            if "changed from" not in str(failure):
-                                raise
-                            table = _of_mixed_types(text, self.path)
+                    try:
+                        table = json.read_json(pa.py_buffer(text), options)
+                    except pa.ArrowInvalid as failure:
+                        # Arrow has no code for it, and the rest stays refused: of a key that
+                        # is there twice, say, Python would keep one value.
+                        if "changed from" not in str(failure):
+                            raise
+                        table = _of_mixed_types(text, self.path)
                     wanted = _present(columns, table.column_names)
                     rows = table.num_rows
                     yield Part(number, rows, table if wanted is None else table.select(wanted))
@@ -293,7 +351,11 @@ def _arrow_errors(path: str, format: str) -> Iterator[None]:
 
     try:
         yield
-    except pa.ArrowInvalid as failure:
+    except (pa.ArrowMemoryError, pa.ArrowCancelled):
+        raise  # which say nothing of the file
+    except (pa.ArrowException, OSError) as failure:
+        if isinstance(failure, OSError) and failure.errno is not None:
+            raise  # of the file system; those of decoders have no number
         text = str(failure)
         if format == "CSV" and "conversion error" in text:
             raise UnstableTypes(f"{path}: a value is not of its column's type") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import threading
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import bloomery._native as _native
 from bloomery import extras
-from bloomery.errors import CorruptData, InvalidParameter
+from bloomery.errors import CorruptData, InvalidParameter, InvalidSource
 from bloomery.segments.filters import check_fp_chance
 from bloomery.segments.index import indexing
-from bloomery.segments.index.arrow_keys import as_scalar, key_of
+from bloomery.segments.index.arrow_keys import key_of
 from bloomery.segments.index.catalogue import NO_FILTER, ColumnParts, FileEntry, IndexCatalogue
-from bloomery.segments.index.finding import Finder
+from bloomery.segments.index.finding import ChosenParts, Columns, Finder, Question
 from bloomery.segments.index.indexing import IndexChanges, Indexer, Progress
 from bloomery.segments.index.pack_file import REBUILD, filter_sum, map_pack
 from bloomery.storage.locking import lock_folder
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _PACK_FILTERS = 16_384  # that are opened at a time
 _PACKS = 16  # that stay open: a quarter of a million filters, some 40 MB
+_ATTEMPTS = 10  # to read a folder whose files others keep moving
 _KNOWN = 10_000  # files that are kept in memory; more are looked up
 
 
@@ -182,45 +184,62 @@ class SegmentIndex:
 
     def candidates(self, conditions: Mapping[str, object]) -> list[Candidate]:
         """Return the parts that may have rows with all of these values; others have none."""
-        with self._lock, self._catalogue.snapshot():
-            return self._candidates(conditions)
-
-    def _candidates(self, conditions: Mapping[str, object]) -> list[Candidate]:
-        self._load()
-        stale = self._look()
-        maybes = {(file, part) for file, part in self._maybes(conditions) if file not in stale.ids}
-        self._counts["finds"] += 1
-        self._counts["parts_skipped"] += self._total(stale) - len(maybes)
+        with self._lock:
+            question = Question(conditions)
+            chosen, stale = self._choose(question)
+            if not stale.paths:
+                question.check()
         candidates = [
-            Candidate(self._catalogue.file_by_id(file).path, part, "maybe")
-            for file, part in sorted(maybes)
+            Candidate(path, number, "maybe")
+            for path, parts in chosen.items()
+            for number in sorted(parts.numbers)
         ]
         return candidates + [Candidate(path, None, why) for path, why in stale.paths]
+
+    def _choose(self, question: Question) -> tuple[dict[str, ChosenParts], _Stale]:
+        """The parts whose filters say maybe, by file, and files that are not what was indexed."""
+        with self._catalogue.snapshot():
+            self._load()
+            stale = self._look()
+            maybes = {
+                (file, part) for file, part in self._maybes(question) if file not in stale.ids
+            }
+            chosen: dict[str, ChosenParts] = {}
+            for number, part in sorted(maybes):
+                file = self._catalogue.file_by_id(number)
+                parts = chosen.setdefault(
+                    file.path, ChosenParts(file.size, file.mtime_ns, bool(file.text), set())
+                )
+                parts.numbers.add(part)
+            self._counts["finds"] += 1
+            self._counts["parts_skipped"] += self._total(stale) - len(maybes)
+        return chosen, stale
 
     def _total(self, stale: _Stale) -> int:
         total = self._catalogue.totals()["parts"]
         return total - sum(self._catalogue.file_by_id(number).parts for number in stale.ids)
 
-    def _maybes(self, conditions: Mapping[str, object]) -> set[tuple[int, int]]:
+    def _maybes(self, question: Question) -> set[tuple[int, int]]:
         """The parts whose filters say maybe for each of the values, by file and number."""
-        if not conditions:
+        if not question.conditions:
             raise InvalidParameter("no condition was given: say which column has which value")
         common: set[tuple[int, int]] | None = None
-        for name, value in conditions.items():
+        for name in question.conditions:
             if name not in self.columns:
                 raise InvalidParameter(
                     f"{name!r} is not indexed, {', '.join(self.columns)} are: build an index of it"
                 )
-            maybes = self._column_maybes(self.columns.index(name), value)
+            maybes = self._column_maybes(name, question)
             common = maybes if common is None else common & maybes
         return common or set()
 
-    def _column_maybes(self, column: int, value: object) -> set[tuple[int, int]]:
+    def _column_maybes(self, name: str, question: Question) -> set[tuple[int, int]]:
+        column = self.columns.index(name)
         if column not in self._parts:
             self._parts[column] = self._catalogue.column_parts(column)
         parts_of_files = set()
         for number, parts in self._parts[column].items():
-            scalar = as_scalar(value, self._types[number])
+            scalar = question.scalar(name, self._types[number])
             if scalar is None:
                 continue
             key = key_of(scalar)
@@ -283,32 +302,37 @@ class SegmentIndex:
         with self._lock:
             return self._find(conditions, columns)
 
-    def _find(self, conditions: Mapping[str, object], columns: Sequence[str] | None) -> Any:
-        by_file: dict[str, set[int] | None] = {}
-        for candidate in self.candidates(conditions):
-            if candidate.part is None:
-                by_file[candidate.path] = None
-            else:
-                parts = by_file.setdefault(candidate.path, set())
-                assert parts is not None
-                parts.add(candidate.part)
-        tables: list[Any] = []
-        for path, numbers in by_file.items():
-            file = self._known.get(path) or self._catalogue.file(path)
-            text = bool(file.text) if file is not None and numbers is not None else False
-            read, matched, rows = self._finder.rows(
-                os.path.join(self.root, path), text, numbers, conditions, columns
+    def _find(self, conditions: Mapping[str, object], columns: Columns) -> Any:
+        question = Question(conditions)
+        gone: set[str] | None = None
+        for _ in range(_ATTEMPTS):
+            chosen, stale = self._choose(question)
+            by_file: dict[str, ChosenParts | None] = {**chosen, **dict.fromkeys(dict(stale.paths))}
+            found, missing = [], set()
+            for path, parts in by_file.items():
+                try:
+                    whole = os.path.join(self.root, path)
+                    found.append(self._finder.rows(whole, parts, question, columns))
+                except FileNotFoundError:
+                    missing.add(path)
+            # One that is gone may be there under another name: it is looked for once more.
+            if not missing or missing == gone:
+                break
+            gone, self._stale = missing, None
+        else:
+            raise InvalidSource(
+                f"{self.root}: files kept disappearing while they were read: ask again later"
             )
-            self._counts["parts_read"] += read
-            self._counts["parts_in_vain"] += read - matched
-            tables += rows
+        question.check()
+        self._counts["parts_read"] += sum(file.read for file in found)
+        self._counts["parts_in_vain"] += sum(file.read - file.matched for file in found)
+        tables = [table for file in found for table in file.tables]
         return self._finder.joined(tables, columns, lambda: self._first_schema())
 
     def _first_schema(self) -> Any:
         for file in self._catalogue.files():
-            path = os.path.join(self.root, file.path)
-            if os.path.exists(path):
-                return self._finder.schema(path, bool(file.text))
+            with contextlib.suppress(FileNotFoundError):
+                return self._finder.schema(os.path.join(self.root, file.path), bool(file.text))
         return None
 
     # What is known.

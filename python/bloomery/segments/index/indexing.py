@@ -15,7 +15,14 @@ from bloomery.errors import InvalidSource, UnsupportedBatch
 from bloomery.segments import filters
 from bloomery.segments.index.arrow_keys import as_keys, value_type
 from bloomery.segments.index.catalogue import NO_FILTER, FileEntry, FilterEntry, IndexCatalogue
-from bloomery.segments.index.data_files import UnstableTypes, column_of, format_of, open_data
+from bloomery.segments.index.data_files import (
+    DataFile,
+    FileChanged,
+    UnstableTypes,
+    column_of,
+    format_of,
+    open_data,
+)
 from bloomery.segments.index.pack_file import PackFile, filter_sum, map_pack
 
 NAME = ".bloomery-index"
@@ -164,14 +171,25 @@ class Indexer:
             time.sleep(_TICK_NS / 1e9)
             status = os.stat(whole)
         number, start = self._catalogue.next_file(), self._pack.nbytes
+        parts = rows = 0
         entries: list[FilterEntry] = []
         text = False
-        try:
-            parts, rows = self._add_parts(whole, number, text, entries)
-        except UnstableTypes:
+        for _ in range(_TICKS):
+            entries = []
+            try:
+                data = open_data(whole, text)
+                parts, rows = self._add_parts(data, number, entries)
+                if (data.state.size, data.state.mtime_ns) != (status.st_size, status.st_mtime_ns):
+                    mtime_ns = _NEVER
+                break
+            except UnstableTypes:
+                if text:
+                    raise
+                text = True
+            except FileChanged:
+                mtime_ns = _NEVER
             self._pack.cut(start)
-            entries, text = [], True
-            parts, rows = self._add_parts(whole, number, text, entries)
+            parts, rows, entries = 0, 0, []  # it has no filter, and is read
         file = FileEntry(
             number,
             path,
@@ -185,15 +203,14 @@ class Indexer:
         self._catalogue.add_file(file, entries)
 
     def _add_parts(
-        self, path: str, number: int, text: bool, entries: list[FilterEntry]
+        self, data: DataFile, number: int, entries: list[FilterEntry]
     ) -> tuple[int, int]:
-        data = open_data(path, text)
         try:
             parts = rows = 0
             for part in data.parts(self._columns):
                 parts, rows = parts + 1, rows + part.rows
                 for column, name in enumerate(self._columns):
-                    where = f"{path}: the column {name!r}"
+                    where = f"{data.path}: the column {name!r}"
                     values = column_of(part.table, name, where)
                     entries.append(self._filter(column, number, part.number, values, where))
             return parts, rows

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,14 +51,42 @@ def test_no_rows(file: Path) -> None:
     assert read(file, "int8", 10**12, ["string"]).column_names == ["string"]
 
 
-def test_zeros_and_nans(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()], ids=str)
+def test_zeros_and_nans(tmp_path: Path, kind: Any) -> None:
     """Both zeros are equal, and every NaN is found by NaN, whatever its bits."""
-    numbers = pa.array([0.0, -0.0, 1.0, math.nan, -math.nan, None])
+    numbers = pa.array([0.0, -0.0, 1.0, math.nan, -math.nan, None], pa.float32()).cast(kind)
     pq.write_table(pa.table({"x": numbers}), tmp_path / "a.parquet", row_group_size=1)
     add_bloom(tmp_path / "a.parquet", "x", out=tmp_path / "a.parquet")
     for zero in (0.0, -0.0, 0):
         assert read(tmp_path / "a.parquet", "x", zero).num_rows == 2
     assert read(tmp_path / "a.parquet", "x", math.nan).num_rows == 2
+
+
+def test_file_replaced_while_it_is_read(tmp_path: Path) -> None:
+    """Rows are all of the old file or all of the new one: neither is damaged."""
+    file, done = tmp_path / "a.parquet", threading.Event()
+
+    def write(version: int) -> None:
+        rows = pa.table({"id": [*range(version % 7), 42], "version": [version] * (version % 7 + 1)})
+        pq.write_table(rows, tmp_path / "new", row_group_size=2)
+        os.replace(tmp_path / "new", file)
+
+    def replace() -> None:
+        version = 0
+        while not done.is_set():
+            version += 1
+            write(version)
+
+    write(0)
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        counts = [read(file, "id", 42).num_rows for _ in range(300)]
+        assert writer.is_alive()
+    finally:
+        done.set()
+        writer.join()
+    assert set(counts) == {1}
 
 
 def test_within_structs_and_lists(tmp_path: Path) -> None:

@@ -155,3 +155,16 @@ def test_columns_of_one_name(tmp_path: Path) -> None:
     assert might_contain(tmp_path / "b.parquet", "a", 1) == [True]
     assert might_contain(tmp_path / "b.parquet", "a.b", 2) == [True]
     assert might_contain(tmp_path / "b.parquet", "a", 2) == [False]
+
+
+def test_nested_column_of_more_than_2_gib(tmp_path: Path) -> None:
+    """pyarrow does not read such a column in one piece; a file of some kilobytes may have it."""
+    long = "a" * (64 << 20)
+    row = pa.array([[(long, 1)]], pa.map_(pa.string(), pa.int32()))
+    rows = pa.table({"map": pa.chunked_array([row] * 33)})
+    file = tmp_path / "a.parquet"
+    pq.write_table(rows, file, compression="zstd", use_dictionary=False, write_statistics=False)
+    (added,) = add_bloom(file, "map.key_value.key", out=tmp_path / "b.parquet")
+    assert (added.distinct, added.num_bytes) == (1, 32)
+    assert might_contain(tmp_path / "b.parquet", "map.key_value.key", long) == [True]
+    assert might_contain(tmp_path / "b.parquet", "map.key_value.key", "b") == [False]

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from bloomery.errors import UnsupportedKey
 from bloomery.segments import SegmentIndex
 from conftest import require
 
 pa = require("pyarrow")
 pq = require("pyarrow.parquet")
+np = require("numpy")
+
+PLUS_FIVE = datetime.timezone(datetime.timedelta(hours=5))
 
 
 @pytest.mark.parametrize(
@@ -79,3 +83,94 @@ def test_an_instant_is_compared_whole(tmp_path: Path) -> None:
         assert count("day", datetime.datetime(2020, 1, 1)) == 1
         assert count("day", datetime.datetime(2020, 1, 1, 12)) == 0
         assert count("text", "\ud800") == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "others"),
+    [
+        (pa.decimal128(10, 2), decimal.Decimal("1.23"), [1.234, "1.234", decimal.Decimal("1.234")]),
+        (pa.decimal256(60, 20), decimal.Decimal("1.23"), [1.2300000000000002]),
+        (pa.float32(), float("inf"), [1e300, "1e300", 10**300, decimal.Decimal("1e400")]),
+        (pa.float16(), float("inf"), [70000.0, "70000", 70000]),
+        (pa.float64(), float("inf"), ["1e400", 10**400, decimal.Decimal("1e400")]),
+        (pa.float64(), 0.0, ["1e-400", decimal.Decimal("1e-400")]),
+        (pa.float32(), 0.0, [1e-300, "1e-300"]),
+        (pa.time32("s"), datetime.time(0), [datetime.datetime(2020, 2, 29)]),
+        (pa.time64("us"), datetime.time(10), [datetime.time(10, tzinfo=PLUS_FIVE)]),
+        (
+            pa.date32(),
+            datetime.date(2020, 2, 29),
+            [
+                datetime.datetime(2020, 2, 29, 12),
+                datetime.datetime(2020, 2, 29, tzinfo=PLUS_FIVE),
+                np.datetime64("2020-02-29T12:00:00"),
+            ],
+        ),
+        (pa.int64(), 1, [1.5, decimal.Decimal("1.5"), float("nan"), decimal.Decimal("1e999999")]),
+        (pa.bool_(), True, [2, 2.5, np.float32(2.5), decimal.Decimal(5)]),
+    ],
+)
+def test_value_that_the_type_would_change_finds_nothing(
+    tmp_path: Path, kind: Any, value: object, others: list[object]
+) -> None:
+    """The row itself is found; a value that becomes the row's only by a cast is not equal."""
+    pq.write_table(pa.table({"id": pa.array([value], kind)}), tmp_path / "a.parquet")
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+        assert index.find({"id": value}).num_rows == 1
+        found = {repr(one): index.find({"id": one}).num_rows for one in others}
+        assert found == {repr(one): 0 for one in others}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "asked"),
+    [
+        (pa.decimal128(10, 2), decimal.Decimal("1.23"), [1.23, "1.23", "1.230", np.float32(1.23)]),
+        (pa.decimal256(60, 20), decimal.Decimal("1.23"), [1.23]),
+        (pa.float32(), 0.1, [0.1, "0.1", decimal.Decimal("0.1"), np.float32(0.1)]),
+        (pa.float16(), 0.1, [0.1, "0.1", np.float16(0.1)]),
+        (pa.float64(), float("-inf"), ["-inf", "-Infinity", decimal.Decimal("-Infinity")]),
+        (pa.int64(), 2**60, [2.0**60, decimal.Decimal(2**60), pa.scalar(2**60)]),
+        (pa.date32(), datetime.date(2020, 2, 29), [np.datetime64("2020-02-29T00:00:00")]),
+        (pa.duration("s"), datetime.timedelta(seconds=5), [np.timedelta64(5, "s"), 5]),
+    ],
+)
+def test_equal_value_of_another_type_is_found(
+    tmp_path: Path, kind: Any, value: object, asked: list[object]
+) -> None:
+    """A float stands for the nearest that a column of floats has."""
+    column = pa.array([value], kind if kind != pa.float16() else pa.float32()).cast(kind)
+    pq.write_table(pa.table({"id": column}), tmp_path / "a.parquet")
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+        found = {repr(one): index.find({"id": one}).num_rows for one in asked}
+        assert found == {repr(one): 1 for one in asked}
+
+
+def test_times_that_python_does_not_have_are_looked_up(tmp_path: Path) -> None:
+    """A question about the year 146 billion is not a damaged catalogue."""
+    column = pa.array([0, 2**62], pa.int64()).cast(pa.timestamp("us"))
+    pq.write_table(pa.table({"ts": column, "n": [1, 2]}), tmp_path / "a.parquet")
+    (tmp_path / "b.csv").write_text("ts,n\n2020-01-01 00:00:00,3\n")  # of seconds
+    with SegmentIndex.build(tmp_path, ["ts"]) as index:
+        assert index.find({"ts": 2**62}, ["n"]).to_pylist() == [{"n": 2}]
+        assert index.find({"ts": 2**61}, ["n"]).num_rows == 0
+        assert index.find({"ts": column[1]}, ["n"]).num_rows == 1
+
+
+def test_files_that_cannot_have_the_value_do_not_refuse_it_for_others(tmp_path: Path) -> None:
+    """Each file is judged by its own type, indexed or not; an error needs all of them."""
+    pq.write_table(pa.table({"id": [5.5]}), tmp_path / "a.parquet")
+    times = pa.table({"id": [datetime.datetime(2020, 1, 1)]})
+    pq.write_table(times, tmp_path / "b.parquet")
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+        assert index.find({"id": 5.5}, ["id"]).num_rows == 1
+        pq.write_table(times, tmp_path / "c.parquet")
+        assert index.find({"id": 5.5}, ["id"]).num_rows == 1
+        for path in ("a.parquet", "b.parquet"):
+            (tmp_path / path).unlink()
+        index.update()
+        with pytest.raises(UnsupportedKey, match="float cannot be looked up"):
+            index.find({"id": 5.5})
+        pq.write_table(pa.table({"id": [5.5]}), tmp_path / "d.parquet")
+        assert index.find({"id": 5.5}, ["id"]).num_rows == 1
+        with pytest.raises(UnsupportedKey, match="list"):
+            index.find({"id": [1]})

@@ -1,8 +1,17 @@
-"""Rows of files whose columns are of different types, in one table."""
+"""Rows of files of different types in one table, and of files that others replace meanwhile."""
 
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from bloomery.errors import InvalidSource
 from bloomery.segments import SegmentIndex
+from bloomery.segments.index import finding
 from conftest import require
 
 pa = require("pyarrow")
@@ -24,3 +33,141 @@ def test_rows_of_files_of_different_types_are_in_one_table(tmp_path: Path) -> No
         assert [row["deep"] for row in rows] == ["[1, 2]", "2.5", None]
         assert [row["only"] is None for row in rows] == [True, False, False]
         assert index.find({"id": 42}, columns=["wide"]).column("wide").type == pa.int64()
+
+
+def write(path: Path, *, key_at_end: bool, rows: int = 1000) -> None:
+    """A file that has the key 42 in its first or in its last part, put there by a rename."""
+    ids = [42, *range(1000, 1000 + rows - 1)]
+    if key_at_end:
+        ids.reverse()
+    new = path.with_name(f"_{path.name}")
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"id": ids}), new, row_group_size=100)
+    elif path.suffix == ".csv":
+        new.write_text("".join(f"{line},1\n" for line in ["id", *ids]))
+    else:
+        new.write_text("".join(f'{{"id": {number}}}\n' for number in ids))
+    os.replace(new, path)
+
+
+@contextmanager
+def before_each_reading(change: Callable[[], object]) -> Iterator[None]:
+    """Do something after parts were chosen, and before each file is opened."""
+    original = finding.Finder.rows
+
+    def rows(*given: Any) -> Any:
+        change()
+        return original(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finding.Finder, "rows", rows)
+        yield
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
+@pytest.mark.parametrize("shorter", [False, True])
+def test_file_replaced_after_parts_were_chosen_is_read_whole(
+    tmp_path: Path, name: str, shorter: bool
+) -> None:
+    """The key is in the file all the time, in other parts before and after."""
+    path = tmp_path / name
+    write(path, key_at_end=False)
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+        assert index.find({"id": 42}).num_rows == 1  # and its footer is remembered
+        rows = 150 if shorter else 1000
+        with before_each_reading(lambda: write(path, key_at_end=True, rows=rows)):
+            assert index.find({"id": 42}).num_rows == 1
+
+
+def test_file_renamed_after_parts_were_chosen_is_found(tmp_path: Path) -> None:
+    """A file that is gone when it is read is looked for under other names."""
+    files = [tmp_path / "a.parquet", tmp_path / "b.csv"]
+    for file in files:
+        write(file, key_at_end=False)
+
+    def rename() -> None:
+        while files:
+            file = files.pop()
+            file.rename(file.with_stem(f"z{file.stem}"))
+
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+        with before_each_reading(rename):
+            assert index.find({"id": 42}).num_rows == 2
+        (tmp_path / "za.parquet").unlink()
+        assert index.find({"id": 42}).num_rows == 1
+
+
+def test_key_is_found_while_its_file_is_replaced(tmp_path: Path) -> None:
+    """A writer replaces the file and updates the index, as fast as it can: no error, no denial."""
+    path = tmp_path / "a.parquet"
+    write(path, key_at_end=False)
+    SegmentIndex.build(tmp_path, ["id"]).close()
+    done = threading.Event()
+    versions = 0
+
+    def replace() -> None:
+        nonlocal versions
+        with SegmentIndex(tmp_path) as writer:
+            while not done.is_set():
+                versions += 1
+                write(path, key_at_end=versions % 2 == 1, rows=1000 - versions % 3)
+                if versions % 4 == 0:
+                    writer.update()
+
+    thread = threading.Thread(target=replace)
+    with SegmentIndex(tmp_path) as index:
+        thread.start()
+        try:
+            found: list[int] = []
+            while len(found) < 300 or versions < 50:
+                found.append(index.find({"id": 42}).num_rows)
+                assert thread.is_alive()
+        finally:
+            done.set()
+            thread.join()
+    assert set(found) == {1}
+
+
+def test_file_rewritten_in_place_is_read_again_or_refused(tmp_path: Path) -> None:
+    """What is read of a file that changes under the reader is not believed."""
+    path = tmp_path / "a.csv"
+    write(path, key_at_end=False)
+    changes = 0
+    original = finding._matching
+
+    def matching(data: Any, *given: Any) -> Any:
+        for part in data.parts(None):
+            assert part.rows
+            break
+        nonlocal changes
+        if changes > 0:
+            path.write_text("id,n\n" + "42,1\n" * changes)
+            changes -= 1
+        return original(data, *given)
+
+    with SegmentIndex.build(tmp_path, ["id"]) as index, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finding, "_matching", matching)
+        changes = 3
+        assert index.find({"id": 42}).num_rows == 1
+        changes = 1000
+        with pytest.raises(InvalidSource, match="changed while it was read"):
+            index.find({"id": 42})
+
+
+def test_lines_that_are_appended_all_the_time_are_found(tmp_path: Path) -> None:
+    """A log that grows is read as far as it is."""
+    path = tmp_path / "a.jsonl"
+    write(path, key_at_end=False, rows=100)
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+
+        def grow(data: Any, *given: Any) -> Any:
+            rows = original(data, *given)
+            with path.open("a") as file:
+                file.write('{"id": 7}\n')
+            list(data.parts(None))  # which looks at the file again
+            return rows
+
+        original = finding._matching
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(finding, "_matching", grow)
+            assert index.find({"id": 42}).num_rows == 1
