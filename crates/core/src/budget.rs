@@ -1,10 +1,32 @@
 //! How much memory all filters of this process may have. It is asked for where memory is made, so
 //! that whatever a filter grows, copies or loads is within it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 static USED: AtomicU64 = AtomicU64::new(0);
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+thread_local! {
+    static FIXED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, in which filters of this thread cannot grow.
+pub fn without_growth<T>(work: impl FnOnce() -> T) -> T {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            FIXED.set(self.0);
+        }
+    }
+    let _reset = Reset(FIXED.replace(true));
+    work()
+}
+
+/// Returns whether filters of this thread may grow.
+pub fn may_grow() -> bool {
+    !FIXED.get()
+}
 
 /// Bytes that are in use, until it is dropped.
 pub struct Charge(u64);
@@ -12,6 +34,9 @@ pub struct Charge(u64);
 impl Charge {
     /// `None` if that would be more than all filters together may have.
     pub fn take(bytes: u64) -> Option<Charge> {
+        if !may_grow() {
+            return None;
+        }
         let within = |used: u64| used.checked_add(bytes).filter(|all| *all <= LIMIT.load(Relaxed));
         USED.fetch_update(Relaxed, Relaxed, within).ok().map(|_| Charge(bytes))
     }

@@ -6,10 +6,18 @@ use std::collections::HashSet;
 use crate::bits::Bits;
 use crate::format::{FormatError, Header};
 use crate::kind::{AnyKind, Fact, Keys, Kind, Refusal, Removal};
-use crate::table::{Added, Adder, GROWTH, Geometry, Plan, RING_PAIR, Table, add_each};
+use crate::table::{Added, Adder, GROWTH, Geometry, MOST_PAIR, Plan, RING_PAIR, Table, add_each};
 
-/// Copies of one key: its two buckets have eight slots, and one is left for others.
+/// Copies of one key: its two buckets have eight slots, and one is left for others. They are counted
+/// by their fingerprint, which two keys may share; one that grows has room for the copies of both.
 pub const MOST_COPIES: u64 = 7;
+const MOST_COPIES_OF_TWO: u64 = 2 * MOST_COPIES;
+
+/// A table of keys that each came once takes more; below it, copies are what fills buckets.
+const EARLY: f64 = 0.8;
+/// Copies need wide buckets: a growing table widens them at any load, and gets more of them from this
+/// load on. Keys chosen to collide would have it grow for ever.
+const LEAST_LOAD: f64 = 0.25;
 
 struct Cuckoo<const RING: bool> {
     table: Table<RING>,
@@ -42,10 +50,19 @@ impl<const RING: bool> Cuckoo<RING> {
 
     #[cold]
     fn full(&self) -> Refusal {
-        Refusal::Full(format!(
-            "the filter is full: {} keys, made for {}; make it larger, or with grow=True",
-            self.keys, self.made.capacity
-        ))
+        let Cuckoo { keys, made: Header { capacity, .. }, .. } = self;
+        let why = match (RING, self.table.load() < EARLY) {
+            (true, false) => "make it larger, or with grow=True",
+            (true, true) => {
+                "copies of some keys fill their buckets; make it with grow=True, or use a \
+                 CountingBloomFilter"
+            }
+            (false, _) => {
+                "copies or keys that collide fill their buckets; use a CountingBloomFilter for \
+                 many copies, and hasher=\"siphash\" with a secret seed against chosen keys"
+            }
+        };
+        Refusal::Full(format!("the filter is full: {keys} keys, made for {capacity}; {why}"))
     }
 }
 
@@ -68,9 +85,10 @@ where
     #[inline(never)]
     fn add_with_care(&mut self, h: u64) -> Result<bool, Refusal> {
         let new = !self.table.contains(h);
-        if !new && self.count(h) >= MOST_COPIES {
+        let most = if RING { MOST_COPIES } else { MOST_COPIES_OF_TWO };
+        if !new && self.count(h) >= most {
             return Err(Refusal::Copies(format!(
-                "this key is in the filter {MOST_COPIES} times, the most there can be"
+                "this key is in the filter {most} times, the most there can be"
             )));
         }
         if !self.take(h)? {
@@ -86,7 +104,6 @@ trait Room {
     /// Adds an entry; false if there is no slot for it.
     fn take(&mut self, h: u64) -> Result<bool, Refusal>;
     fn left(&self) -> u64;
-    fn make(&mut self, keys: u64) -> Result<(), Refusal>;
 }
 
 impl Room for Cuckoo<true> {
@@ -98,18 +115,14 @@ impl Room for Cuckoo<true> {
     fn left(&self) -> u64 {
         u64::MAX // it does not grow
     }
-
-    fn make(&mut self, _keys: u64) -> Result<(), Refusal> {
-        Ok(())
-    }
 }
 
 impl Room for Cuckoo<false> {
     #[inline(always)]
     fn take(&mut self, h: u64) -> Result<bool, Refusal> {
         while self.table.is_full() || !self.table.insert(h, 0) {
-            // Keys chosen to collide would have it grow for ever.
-            if self.table.load() < 0.5 {
+            let widest = self.table.geometry().pair == MOST_PAIR;
+            if widest && self.table.load() < LEAST_LOAD {
                 return Ok(false);
             }
             self.table.grow(GROWTH, self.made.error_rate)?;
@@ -119,10 +132,6 @@ impl Room for Cuckoo<false> {
 
     fn left(&self) -> u64 {
         self.table.room()
-    }
-
-    fn make(&mut self, keys: u64) -> Result<(), Refusal> {
-        self.table.grow_ahead(keys, GROWTH, self.made.error_rate)
     }
 }
 
@@ -157,10 +166,6 @@ where
 {
     fn room(&self) -> u64 {
         self.left()
-    }
-
-    fn make_room(&mut self, keys: u64) -> Result<(), Refusal> {
-        self.make(keys)
     }
 
     #[inline(always)]
@@ -262,5 +267,66 @@ where
             ("grow", Fact::Bool(!RING)),
             ("slot_bits", Fact::Int(self.table.geometry().slot_bits().into())),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::{Header, KindId};
+    use crate::hash::{HashKind, KeyHasher};
+    use crate::kind::{Refusal, open};
+    use crate::table::Geometry;
+
+    fn header(geometry: Geometry, capacity: u64) -> Header {
+        Header {
+            kind: KindId::Cuckoo,
+            layout: geometry.pair as u8,
+            lines_per_key: 2,
+            num_hashes: 2,
+            num_bits: geometry.num_bits(),
+            hasher: KeyHasher { kind: HashKind::Xxh3, seed: 0 },
+            capacity,
+            error_rate: 0.01,
+            nbytes: geometry.nbytes(),
+            extra: [geometry.packed(), 0, 0, 0, 0, 0],
+            checksum: 0,
+        }
+    }
+
+    fn keys(count: u64) -> impl Iterator<Item = u64> {
+        let hasher = KeyHasher { kind: HashKind::Xxh3, seed: 7 };
+        (0..count).map(move |n| hasher.hash_bytes(&n.to_le_bytes()))
+    }
+
+    /// How many entries a filter takes until it refuses one, at most ten times its capacity.
+    fn taken(geometry: Geometry, capacity: u64, copies: u64) -> (u64, u64) {
+        let mut kind = open(&header(geometry, capacity), None).unwrap();
+        let mut adds = keys(10 * capacity / copies).flat_map(|h| (0..copies).map(move |_| h));
+        let taken = adds.by_ref().take_while(|h| kind.add(*h).is_ok()).count() as u64;
+        (taken, kind.header().nbytes)
+    }
+
+    /// One that grows takes a few copies of each key for ever, and at least the entries that it was
+    /// made for of seven; its memory is bounded by what is in it.
+    #[test]
+    fn a_growing_filter_grows_for_copies() {
+        for capacity in [100, 1000, 10_000] {
+            for copies in [1, 2, 3, 5, 7] {
+                let (taken, nbytes) = taken(Geometry::growing(capacity, 0.01), capacity, copies);
+                let plain = Geometry::growing(taken.max(capacity), 0.01).nbytes();
+                let least = if copies <= 5 { 10 * capacity / copies * copies } else { capacity };
+                assert!(taken >= least, "{taken} entries of {copies} copies in {capacity}");
+                assert!(nbytes <= 5 * plain, "{nbytes} bytes, without copies {plain}");
+            }
+        }
+    }
+
+    /// The message of one that copies filled early says so.
+    #[test]
+    fn a_filter_that_copies_fill_early_says_so() {
+        let mut kind = open(&header(Geometry::ring(100_000, 0.01), 100_000), None).unwrap();
+        let refused = keys(100_000).flat_map(|h| [h; 7]).find_map(|h| kind.add(h).err());
+        let Some(Refusal::Full(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("copies of some keys fill their buckets"), "{why}");
     }
 }

@@ -246,7 +246,6 @@ fn csv(
     loop {
         let mut quoted = None;
         let start = at;
-        let plain = text.get(at) != Some(&b'"');
         if text.get(at) == Some(&b'"') {
             at += 1;
             let mut doubled = false;
@@ -287,10 +286,9 @@ fn csv(
                 // Something between the closing quote and the delimiter: then it is no quoting.
                 _ => Cow::Borrowed(&text[start..stop]),
             });
-            // CSV has no other null: all records that have none would be one key.
-            if plain && start == stop {
-                key = None;
-            }
+            // CSV has no other null: all records that have none would be one key. Many writers
+            // quote every field, so quotes around nothing say no more.
+            key = key.filter(|text| !text.is_empty());
         }
         if ends {
             return Some((end, key));
@@ -400,7 +398,10 @@ mod tests {
         assert_eq!(used, text.len());
         assert_eq!((second.remove(2), second.remove(4)), (None, None));
         assert_eq!(second, some(&["a", "b,\"c\"\n", "5\" pipe", "\"odd\"x", "end"]));
-        assert_eq!(keys("\"\",1\n,2\n", 0, true).0, [Some(String::new()), None]);
+        assert_eq!(
+            keys("\"\",1\n,2\n\"\"\r\n\" \"", 0, true).0,
+            [None, None, None, Some(" ".into())]
+        );
         assert_eq!(keys("a,b\r\n\"c\",\"d\"\r\n", 1, true).0, some(&["b", "d"]));
     }
 

@@ -109,11 +109,6 @@ pub trait Kind: Send + Sync + 'static {
         u64::MAX
     }
 
-    /// Grows ahead, if there is no room for so many keys.
-    fn make_room(&mut self, _keys: u64) -> Result<(), Refusal> {
-        Ok(())
-    }
-
     fn remove(&mut self, _h: u64) -> Result<Removal, Refusal> {
         Err(Refusal::Never("this kind of filter cannot remove keys"))
     }

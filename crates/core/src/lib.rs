@@ -37,4 +37,3 @@ pub mod spark;
 pub mod table;
 pub mod threads;
 pub mod utf8;
-pub mod wal;

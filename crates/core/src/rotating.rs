@@ -127,6 +127,10 @@ impl Rotating {
 }
 
 impl Kind for Rotating {
+    fn room(&self) -> u64 {
+        self.table.room()
+    }
+
     #[inline(always)]
     fn prefetch(&self, h: u64) {
         self.table.prefetch(h);

@@ -78,10 +78,6 @@ impl Kind for Scalable {
         self.table.room()
     }
 
-    fn make_room(&mut self, keys: u64) -> Result<(), Refusal> {
-        self.table.grow_ahead(keys, self.growth, self.made.error_rate)
-    }
-
     #[inline(always)]
     fn prefetch(&self, h: u64) {
         self.table.prefetch(h);

@@ -25,8 +25,10 @@ class CuckooFilter(RemovingFilter):
     >>> seen.remove("alice"), "alice" in seen
     (True, True)
 
-    A key that is added twice is there twice, up to 7 times. When the filter is full, `add` raises
-    FilterFull and nothing has changed; with `grow=True` it grows, for 2 or 3 bits a key more.
+    A key that is added twice is there twice, up to 7 times where there is room: a filter whose keys
+    all repeat is full early, from four copies on very early. When the filter is full, `add` raises
+    FilterFull and nothing has changed; with `grow=True` it grows, for 2 or 3 bits a key more, and
+    takes four copies of every key.
     """
 
     __slots__ = ()

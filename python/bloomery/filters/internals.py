@@ -19,10 +19,10 @@ class Internals(Protocol):
 
     def _add_hashes(self, data: bytes) -> int: ...
     def _changes(self) -> int: ...
+    def _check_chunk(self, iterator: int, nbytes: int) -> None: ...
     def _check_compatible(self, other: Any, doing: str) -> None: ...
     def _facts(self) -> dict[str, Any]: ...
     def _header(self, checksum: int) -> bytes: ...
-    def _make_room(self, keys: int) -> None: ...
     def _open(self, head: bytes, body: _native.Memory) -> Any: ...
     def _positions(self, key: Any) -> list[int]: ...
     def _remove_hashes(self, data: bytes) -> int: ...
@@ -66,11 +66,6 @@ def facts(filter: Any) -> dict[str, Any]:
     return figures
 
 
-def make_room(filter: Any, keys: int) -> None:
-    """Let it grow now, if it must to take so many more keys."""
-    filter._make_room(keys)
-
-
 def add_hashes(filter: Any, data: bytes) -> int:
     """Add keys by their hashes, as a log keeps them; return how many are new."""
     new: int = filter._add_hashes(data)
@@ -81,6 +76,11 @@ def remove_hashes(filter: Any, data: bytes) -> int:
     """Remove keys by their hashes; return how many there were."""
     removed: int = filter._remove_hashes(data)
     return removed
+
+
+def check_chunk(filter: Any, iterator: int, nbytes: int) -> None:
+    """Raise CorruptData unless a chunk of a RedisBloom dump fits a filter."""
+    filter._check_chunk(iterator, nbytes)
 
 
 def check_compatible(filter: Any, other: Any, doing: str) -> None:

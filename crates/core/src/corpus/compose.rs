@@ -191,6 +191,25 @@ mod tests {
     }
 
     #[test]
+    fn empty_and_blank_documents_are_duplicates_too() {
+        let lines = "{\"text\":\"\"}\n{\"text\":\" \"}\n{\"text\":\"\"}\n{\"text\":\" \"}\n\
+                     {\"text\":\"\\n\"}\n{\"text\":\"one\\n\\n\"}\n{\"text\":\"two\\n\\n\"}\n";
+        let (kept, _, counts) = Seen::new().run(&splitter(false, By::Text), lines);
+        assert_eq!(kept.lines().collect::<Vec<_>>(), {
+            let all: Vec<_> = lines.lines().collect();
+            [all[0], all[1], all[4], all[5], all[6]]
+        });
+        assert_eq!((counts.gone, counts.cut), (2, 0));
+        let (kept, found, counts) = Seen::new().run(&splitter(true, By::Text), lines);
+        assert_eq!(kept.lines().collect::<Vec<_>>(), {
+            let all: Vec<_> = lines.lines().collect();
+            [all[0], all[5], all[6]]
+        });
+        assert_eq!((counts.gone, counts.cut, counts.units), (4, 0, 7));
+        assert_eq!(found.lines().count(), 4);
+    }
+
+    #[test]
     fn a_share_of_ngrams_is_enough() {
         let words = |from: usize, to: usize| {
             let words: Vec<_> = (from..to).map(|n| format!("w{n}")).collect();

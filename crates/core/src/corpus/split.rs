@@ -33,7 +33,7 @@ pub struct Splitter {
 /// A document or a paragraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// How many keys it has; none if it has no words, and then it stays.
+    /// How many keys it has; none if it has no words, or is a blank line, and then it stays.
     pub keys: u32,
     /// How many of them must have been seen for it to go.
     pub enough: u32,
@@ -157,10 +157,20 @@ impl Splitter {
     ) -> Result<(), Fault> {
         let Scratch { text: room, .. } = scratch;
         let mut room = std::mem::take(room);
+        let (units, keys) = (split.units.len(), split.keys.len());
         let done = if self.paragraphs {
-            paragraphs(text, written, &mut room, |span, text| {
+            let done = paragraphs(text, written, &mut room, |span, text| {
                 self.unit(span, text, hasher, split, scratch);
-            })
+            });
+            // Blank lines stay where they are between others; texts of nothing else are all equal.
+            if matches!(self.by, By::Text)
+                && split.keys.len() == keys
+                && let Some(first) = split.units.get_mut(units)
+            {
+                first.keys = 1;
+                split.keys.push(hasher.hash_bytes(b""));
+            }
+            done
         } else {
             room.clear();
             let escaped = written && memchr(b'\\', text).is_some();
@@ -188,8 +198,7 @@ impl Splitter {
         match &self.by {
             By::Text => {
                 let key = if self.paragraphs { text.trim_ascii() } else { text };
-                // A text without anything in it is no duplicate of another.
-                if !key.trim_ascii().is_empty() {
+                if !self.paragraphs || !key.is_empty() {
                     split.keys.push(hasher.hash_bytes(key));
                 }
             }

@@ -158,6 +158,17 @@ impl Cuckoo {
         Ok(())
     }
 
+    /// Returns the bytes of the next layer if this many keys may need it: a key can find no slot
+    /// while two fifths of them are free. 0 if they cannot.
+    pub fn next_bytes(&self, keys: u64) -> u64 {
+        let slots: u64 = self.parts().map(|(_, nbytes)| nbytes).sum();
+        let needed = self.numbers.keys.saturating_add(keys).saturating_mul(2);
+        if self.numbers.expansion == 0 || needed <= slots {
+            return 0;
+        }
+        self.numbers.layer(self.layers.len() as u64).map_or(0, |(_, nbytes)| lines(nbytes))
+    }
+
     /// Takes one copy of the key out; false if it was definitely not there. When much was removed,
     /// the filter is compacted.
     pub fn remove(&mut self, h: u64) -> Result<bool, Refusal> {

@@ -112,16 +112,20 @@ pub trait Layered: Sized {
         (iterator + out.len() as i64, out)
     }
 
-    /// Takes a chunk, with the iterator that came with it.
-    fn load_chunk(&mut self, iterator: i64, data: &[u8]) -> Result<(), Malformed> {
-        let len = i64::try_from(data.len()).map_err(|_| Malformed::Iterator)?;
+    /// Refuses a chunk of this many bytes that does not fit, with the iterator that came with it.
+    fn check_chunk(&self, iterator: i64, nbytes: usize) -> Result<(), Malformed> {
+        let len = i64::try_from(nbytes).map_err(|_| Malformed::Iterator)?;
         if iterator <= 0 || iterator < len || (len == 0 && !Self::EMPTY_CHUNKS) {
             return Err(Malformed::Iterator);
         }
         let (_, size, offset) = section_at(self, iterator - len - 1).ok_or(Malformed::NoLayer)?;
-        if data.len() as u64 > size - offset {
-            return Err(Malformed::TooBig);
-        }
+        if nbytes as u64 > size - offset { Err(Malformed::TooBig) } else { Ok(()) }
+    }
+
+    /// Takes a chunk, with the iterator that came with it.
+    fn load_chunk(&mut self, iterator: i64, data: &[u8]) -> Result<(), Malformed> {
+        self.check_chunk(iterator, data.len())?;
+        let len = data.len() as i64;
         self.change().map_err(Malformed::ReadOnly)?;
         if let Some((bits, _, offset)) = section_at(self, iterator - len - 1) {
             copy_in(bits, offset as usize, data);

@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::geometry::stream_bits;
 use super::{Geometry, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS, Table, low};
 use crate::bits::Bits;
+use crate::budget;
 use crate::kind::Refusal;
 
 /// The usual step, the smallest there is, and the largest.
 pub const GROWTH: f64 = 1.125;
 pub const MOST_GROWTH: f64 = 2.0;
-/// Sizes tried before a table gives up growing: up to the next doubling, and no further.
-const MOST_STEPS: u32 = 7;
+/// Sizes tried before a table gives up growing: up to twice the buckets of sixteen slots a pair, which
+/// seven copies of each key need.
+const MOST_STEPS: u32 = 8;
 /// From so many bytes on what touches all of a table may be deferred: growing takes some 5 ms.
 pub const LARGE: u64 = 128 << 10;
 /// Keys chosen to collide, which a table cannot hold however large it becomes.
@@ -97,19 +99,14 @@ impl Table<false> {
         self.most_entries.saturating_sub(self.entries)
     }
 
-    /// Grows ahead, if there is no room for so many entries.
-    pub fn grow_ahead(&mut self, entries: u64, growth: f64, limit: f64) -> Result<(), Refusal> {
-        while self.room() < entries {
-            self.grow(growth, limit)?;
-        }
-        Ok(())
-    }
-
     /// Grows to at most `growth` times its size, and one size at least, or further if entries chosen
     /// to collide do not fit; nothing has changed if there is no memory for it. Slots become wide
     /// enough to keep the error rate within `limit`.
     #[cold]
     pub fn grow(&mut self, growth: f64, limit: f64) -> Result<(), Refusal> {
+        if !budget::may_grow() {
+            return Err(Refusal::NoMemory(0)); // before anything goes through the table
+        }
         if self.defers() {
             return Err(Refusal::Later);
         }

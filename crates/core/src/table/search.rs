@@ -50,7 +50,7 @@ impl<const RING: bool> Table<RING> {
                     continue;
                 };
                 let (target, entry) = self.moved(nodes[parent].bucket, self.get(from));
-                if !on_the_way(nodes, parent, target) {
+                if !on_the_way(nodes, parent, target) && !is_there(nodes, parent, target) {
                     self.prefetch_bucket(target);
                     nodes.push(Node { bucket: target, entry, parent: parent as u32, from });
                 }
@@ -85,6 +85,12 @@ impl<const RING: bool> Table<RING> {
         let kept = self.field_mask & !low(self.tag_shift - self.kept(value));
         (bucket ^ across >> (64 - self.level), value ^ flips & kept)
     }
+}
+
+/// Does an entry beside this one, a copy of it, lead to this bucket already?
+fn is_there(nodes: &[Node], parent: usize, bucket: u64) -> bool {
+    let beside = nodes.iter().rev().take_while(|node| node.parent == parent as u32);
+    beside.into_iter().any(|node| node.bucket == bucket)
 }
 
 /// Is this bucket one that the entry would come from? Then the moves would undo each other.
