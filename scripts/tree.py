@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parent.parent
-ROOTS = (TREE / "crates/core/src", TREE / "crates/python/src", TREE / "python/bloomery")
+CRATES = ("core", "python", "server")
+ROOTS = (*(TREE / "crates" / name / "src" for name in CRATES), TREE / "python/bloomery")
 PAGE = TREE / "docs" / "architecture.md"
 MARK = "<!-- made by scripts/tree.py -->\n"
 SUFFIXES = {".rs", ".py", ".pyi"}
 
 
 def modules() -> list[Path]:
-    """Every module of the two crates and of the package, a folder's own file before the rest."""
+    """Every module of the crates and of the package, a folder's own file before the rest."""
     found = (path for root in ROOTS for path in root.rglob("*") if path.suffix in SUFFIXES)
     return sorted(found, key=lambda path: (path.parent, not _is_room(path), path.name))
 

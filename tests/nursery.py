@@ -47,6 +47,8 @@ tend(socket.socket(fileno=0), code)
 SERVER = """
 import alembic.command, sqlalchemy.dialects.sqlite, uvloop
 import bloomery.cli.server.serve, bloomery.service.server
+import bloomery.service.http.app, bloomery.service.observe.metrics
+import bloomery.service.registry.registry
 """
 FILES = """
 import bloomery.cli.files.bank, bloomery.cli.files.build, bloomery.cli.files.create

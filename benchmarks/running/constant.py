@@ -1,4 +1,4 @@
-"""The peer of HTTP: a FastAPI endpoint that returns a constant, on the same uvicorn and loop.
+"""The peer of HTTP: a FastAPI endpoint that returns a constant, on uvicorn and the same loop.
 
 A process of its own: `python -m benchmarks.running.constant` prints its port and serves.
 """

@@ -105,9 +105,12 @@ class Held:
     answer: bytes  # the beginning of it
 
 
-def measure(stage: Stage, request: Callable[[], bytes], pause: float = 0.0005) -> Held:
+def measure(
+    stage: Stage, request: Callable[[], bytes], pause: float = 0.0005, *, http: bool = False
+) -> Held:
     """Do a request, and PING beside it, with so many seconds from a reply to the next one: as much
-    less it may find."""
+    less it may find. `http`: ask /healthz instead, for a request that closes connections."""
+    port, ping = (stage.http_port, _ask_health) if http else (stage.port, _ping)
     answers: list[bytes] = []
     failures: list[BaseException] = []
 
@@ -117,9 +120,9 @@ def measure(stage: Stage, request: Callable[[], bytes], pause: float = 0.0005) -
         except BaseException as problem:  # noqa: BLE001  # told below
             failures.append(problem)
 
-    with socket.create_connection(("127.0.0.1", stage.port), timeout=600) as peer:
+    with socket.create_connection(("127.0.0.1", port), timeout=600) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _ping(peer)
+        ping(peer)
         asking = threading.Thread(target=run)
         began = time.perf_counter()
         asking.start()
@@ -127,7 +130,7 @@ def measure(stage: Stage, request: Callable[[], bytes], pause: float = 0.0005) -
         while True:
             last = not asking.is_alive()  # one more after it: what it left to do counts too
             spent, own, start = stage.cpu_seconds(), stage.loop_seconds(), time.perf_counter()
-            _ping(peer)
+            ping(peer)
             seconds = time.perf_counter() - start
             loop, wall = max(loop, stage.loop_seconds() - own), max(wall, seconds)
             # Where the machine ran others meanwhile, the server cannot have held anybody up.
@@ -146,3 +149,14 @@ def _ping(peer: socket.socket) -> None:
     got = b""
     while not got.endswith(b"\r\n"):
         got += peer.recv(64)
+
+
+def _ask_health(peer: socket.socket) -> None:
+    peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += peer.recv(4096)
+    head, _, body = got.partition(b"\r\n\r\n")
+    left = int(head.lower().partition(b"content-length:")[2].split()[0]) - len(body)
+    while left:
+        left -= len(peer.recv(left))

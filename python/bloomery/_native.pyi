@@ -4,7 +4,8 @@ Spark's, `Family` that of every other filter; names that begin with an underscor
 classes alone."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn, SupportsFloat, final, type_check_only
 
 from typing_extensions import Buffer, Self, disjoint_base
@@ -16,6 +17,7 @@ __all__ = [
     "HASHERS",
     "HEADER_BYTES",
     "LIVE",
+    "LOG_FORMAT",
     "MAGIC",
     "Bank",
     "Bloom",
@@ -29,6 +31,8 @@ __all__ = [
     "Histogram",
     "KeyHashes",
     "LineKey",
+    "LogChunks",
+    "LogWriter",
     "Memory",
     "Pack",
     "ParquetFooter",
@@ -54,7 +58,8 @@ __all__ = [
     "fixed_table",
     "growing_table",
     "json_depth",
-    "lost_frames",
+    "log_segment_path",
+    "log_segments",
     "make_header",
     "mask",
     "memory_used",
@@ -83,6 +88,7 @@ __version__: Final[str]
 HEADER_BYTES: Final[int]
 CHUNK_BYTES: Final[int]
 LIVE: Final[int]
+LOG_FORMAT: Final[int]
 MAGIC: Final[bytes]
 HASHERS: Final[tuple[str, ...]]
 
@@ -295,6 +301,7 @@ class _LayeredFilter:
     def _planned(dump: bytes) -> int: ...
     def _add_hashes(self, data: bytes) -> int: ...
     def _chunk(self, iterator: int) -> tuple[int, bytes]: ...
+    def _check_chunk(self, iterator: int, nbytes: int) -> None: ...
     def _load_chunk(self, iterator: int, data: bytes) -> None: ...
     def _clear(self) -> None: ...
     def _facts(self) -> dict[str, float]: ...
@@ -408,7 +415,6 @@ class Family(_KeyFilter):
     def _discard_one(self, key: Key, /) -> bool:
         """Take one copy of the key out if it is there; True if it was."""
     def _positions(self, key: Key) -> list[int]: ...
-    def _make_room(self, keys: int) -> None: ...
     def _remove_many(self, keys: Batch, nulls: Nulls = "error") -> Mask: ...
     def _remove_lines(self, data: Buffer, final: bool = False) -> tuple[bytes, int, int, int]: ...
     def _remove_hashes(self, data: bytes) -> int: ...
@@ -596,7 +602,8 @@ def pack_records(records: list[tuple[int, int, bytes]]) -> bytes:
 def unpack_records(data: bytes) -> list[tuple[int, int, bytes]]:
     """The records of a payload; CorruptData if it ends within one."""
 
-def lost_frames(data: Buffer) -> int: ...
+def log_segment_path(folder: str | os.PathLike[str], number: int) -> Path: ...
+def log_segments(folder: str | os.PathLike[str]) -> list[int]: ...
 def build_static(
     keys: Batch, error_rate: float, hasher: Hasher, seed: int, nulls: Nulls
 ) -> tuple[bytes, Memory]: ...
@@ -694,21 +701,8 @@ class Shelf:
         """How many names there are."""
     def drop(self, name: bytes) -> bool:
         """Take a name away; False if there was none."""
-    def add(
-        self, name: bytes, keys: Batch, more: bool = False
-    ) -> tuple[bytes, tuple[str, str] | None]:
-        """Add keys; a byte for each, 1 where it was definitely new, 2 where memory was missing.
-
-        After a refusal (its code and message) there are fewer bytes than keys: those before it
-        are in. KeyError if there is no such name.
-        """
-    def add_new(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:
-        """Add keys that are definitely not there; a byte for each, 1 added, 0 maybe there, 2 where
-        there was no room."""
     def contains(self, name: bytes, keys: Batch) -> bytes:
         """A byte for each key: 0 is definitely not there, 1 maybe."""
-    def remove(self, name: bytes, keys: Batch) -> tuple[bytes, tuple[str, str] | None]:
-        """Take one copy of each key out; a byte for each, 1 where there was one."""
     def count(self, name: bytes, key: Any) -> int:
         """How often the key was added, at most."""
     def figures(self, name: bytes) -> tuple[int, int, int, int] | None:
@@ -726,41 +720,55 @@ class Shelf:
     def set_locked(self, name: bytes, locked: bool) -> None:
         """While true, commands about this name go to Python, and wait there: a thread or a
         transaction works on its filter."""
+    def set_busy(self, name: bytes, busy: bool) -> None:
+        """While true, a thread applies a record to this name: `apply` leaves its records to
+        Python."""
     def needs_room(self, name: bytes, keys: int) -> bool:
         """Would adding so many keys have a filter grow for long?"""
-    def starve(self, name: bytes) -> None:
-        """Remember that there was no memory for a filter to grow."""
+    def has_memory(self, name: bytes, keys: int) -> bool:
+        """Return whether there is memory for this many more keys in a filter."""
     def note(self, id: int, op: int, data: bytes) -> int:
-        """Note an operation for the log, behind the writes that came before it; return its place
-        there."""
+        """Note a record for the log; return its index in the batch."""
+    def note_keys(self, name: bytes, keys: Batch, op: int) -> tuple[int, tuple[int, int] | None]:
+        """Note keys for the log, to be added or removed when the log has them.
+
+        Returns how many there are, the index of the record, and of the first key in it. The record
+        is None if all keys are present and need none (`exclusive`). KeyError if the name is
+        unknown.
+        """
     def take_log(self) -> list[tuple[int, int, bytes]]:
-        """What is to be logged, in order, and no more from now on."""
-    def defer(self, name: bytes, keys: Batch, op: int) -> tuple[int, int, int]:
-        """Note keys for the log, to be added or removed when a shared log has them (`apply`).
+        """Take the records of this batch, and start the next."""
+    def apply(
+        self, records: list[tuple[int, int, bytes]], results: list[Any], seconds: float
+    ) -> bool | None:
+        """Apply records of keys, from the first without a result on, and append the results.
 
-        Returns the record's place in the log, that of the first key in the record, and how many
-        keys there are. KeyError if there is no such name.
+        A result is the answers (1 where the key was new, or was removed; 3 where it was refused)
+        with the first refusal, its code and message; or None if another command changed the name
+        first. Returns True if all records are applied, False if the time is over, and None if the
+        next record is for Python.
         """
-    def apply(self, name: bytes, op: int, data: bytes) -> tuple[bytes, tuple[str, str] | None]:
-        """Add or remove keys by their hashes, as a shared log has them; nothing is noted for it.
+    def apply_one(
+        self, id: int, op: int, data: bytes
+    ) -> tuple[bytes, tuple[str, str] | None] | None:
+        """Apply one record of keys, however long it takes; from any thread, if the name is locked.
 
-        Returns a byte for each, 1 where it was new (or there, if it is removed), 3 where it was
-        refused, and the first refusal: its code and message. Each key is tried on its own, so equal
-        filters give equal answers and stay equal. NotEnoughMemory if the filter cannot grow:
-        those before that key are in. KeyError if there is no such name.
+        Returns a result as `apply` appends it. NotEnoughMemory if the filter cannot grow: the keys
+        before that are applied.
         """
-    def unchanged(self, name: bytes, op: int, data: bytes) -> bytes | None:
-        """The answers that `apply` would give, if it would change nothing; else None.
-
-        That is known of adding, where all keys are there and copies do not count. No check is
-        counted. KeyError if there is no such name.
-        """
+    def unchanged(self, id: int, op: int, data: bytes) -> bytes | None:
+        """Return the answers that `apply_one` would give if it would change nothing; else None."""
     @property
-    def deferring(self) -> bool:
-        """While true, clients' usual writes are noted for the log and neither done nor answered:
-        that is when a shared log has them (`apply`, and `Session.answer`)."""
-    @deferring.setter
-    def deferring(self, value: bool, /) -> None: ...
+    def exclusive(self) -> bool:
+        """While true, no other process writes the log: adding a key that is present needs no
+        record."""
+    @exclusive.setter
+    def exclusive(self, value: bool, /) -> None: ...
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that all filters together may use; None: no limit."""
+    @memory_limit.setter
+    def memory_limit(self, value: int | None, /) -> None: ...
     @property
     def refusing(self) -> bool:
         """While true, the native path takes no writes: they go to Python, which says why."""
@@ -797,6 +805,70 @@ class Histogram:
         bucket; and the sum of all, in seconds."""
 
 @final
+class LogWriter:
+    """A server's write-ahead log, open for writing. LogUnavailable if that fails."""
+
+    def __new__(
+        cls,
+        folder: str | os.PathLike[str],
+        segment: int,
+        seq: int,
+        fsync: str,
+        segment_bytes: int,
+    ) -> Self: ...
+    @property
+    def seq(self) -> int:
+        """The number of the last row."""
+    @property
+    def segment(self) -> int:
+        """The number of the segment that is written to."""
+    @property
+    def oldest_unsynced(self) -> float | None:
+        """The `now` of the oldest write that may not be on the disk."""
+    @property
+    def flushing(self) -> bool:
+        """Whether a flush is running."""
+    def write(self, rows: list[tuple[float, int, int, bytes]], now: float) -> int:
+        """Write rows (time, filter, operation, data), all or none; return the last one's number."""
+    def cut(self) -> int:
+        """Start the next segment and return its number."""
+    def flush(self) -> int:
+        """Bring all rows to the disk and return the number of the last one."""
+    def retry(self) -> None:
+        """Make the log fit for writing again after an error, or raise LogUnavailable."""
+    def close(self) -> int:
+        """Flush and close the files, also after an error."""
+
+@final
+class LogChunks:
+    """Reads a server's write-ahead log. `LogReader` describes the properties."""
+
+    def __new__(
+        cls,
+        folder: str | os.PathLike[str],
+        first: int,
+        seq: int | None,
+        end: int | None,
+        salvage: bool,
+    ) -> Self: ...
+    def read(self) -> list[tuple[int, float, int, int, bytes]]:
+        """The next rows (number, time, filter, operation, data); none at the end."""
+    @property
+    def segments(self) -> list[int]: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def problems(self) -> list[str]: ...
+    @property
+    def broken(self) -> int | None: ...
+    @property
+    def intact(self) -> int: ...
+    @property
+    def tail(self) -> str | None: ...
+
+@final
 class Session:
     """One client of the Redis protocol."""
 
@@ -804,44 +876,42 @@ class Session:
         cls, shelf: Shelf, max_arguments: int, max_argument_bytes: int, max_request_bytes: int
     ) -> Self: ...
     def feed(self, data: bytes) -> list[bytes] | str | bool | None:
-        """Take what the client sent and do what can be done of it.
+        """Process what the client sent.
 
-        None: all is done that is there, or what follows waits for the answers to writes that were
-        deferred. A list: a command (its arguments) for Python, which gives the `reply` and feeds
-        again. A str: this is no request, and nothing that follows can be read. True: there is more
-        to do, after others had their turn; False: as True, but a filter is not to be had for a
-        while.
+        None: everything is processed, or the rest waits for the answers to writes. A list: a
+        command (its words) for Python, which calls `reply` and feeds again. A str: a protocol
+        error; nothing that follows can be read. True: more follows after other clients were served.
+        False: as True, but a filter is locked for a while.
         """
-    def reply(self, data: bytes, write: bool = False) -> None:
-        """Append a reply; `write`: it must not go out if the log cannot be written."""
+    def reply(self, data: bytes) -> None:
+        """Append a reply, after the answers to writes that wait for the log."""
     def take(self) -> bytes:
         """All replies, to be sent."""
     def arrived(self) -> None:
         """Note that a chunk has come, which will be fed later."""
-    def answer(self, results: list[Any], again: list[bytes] = ...) -> list[list[bytes]]:
-        """Reply to the writes that were deferred.
+    def answer(self, results: list[Any], again: list[bytes] = ...) -> list[list[bytes]] | None:
+        """Reply to the writes that waited for the log.
 
-        There is a result for each record of the turn's log, by its place: what `Shelf.apply`
-        returned, or an error's reply in bytes, which each of its writes gets. None: its filter was
-        dropped before. Then nothing is answered, and the commands (their arguments) are returned
-        that are to be done again, for the filter that has the name by now; their replies, in order,
-        are `again`.
+        There is a result for each record of the batch: as `Shelf.apply` appends it, or an error
+        reply in bytes. None: another command changed the name first. Then nothing is answered, and
+        the commands (their words) that must run again are returned; the next call passes their
+        replies as `again`, in order. Returns None if a result is neither: a thread still applies
+        the record, and nothing is answered.
         """
     def fail(self, error: bytes) -> None:
-        """Put an error in place of each reply to a write, and reply with it to those that were
-        deferred."""
+        """Reply with an error to the writes that waited for the log."""
     @property
     def pending(self) -> int:
         """Bytes of replies that were not yet taken."""
     @property
-    def wrote(self) -> bool:
-        """Is there a reply to a write among those that were not yet taken, or a deferred write?"""
+    def writing(self) -> bool:
+        """Whether writes wait for the log."""
     @property
     def waiting(self) -> int:
         """Bytes that came and are not yet done."""
     @property
     def held(self) -> bool:
-        """While true, `Sockets` hands what comes to Python."""
+        """While true, the client's writes wait for the log, and `Sockets` keeps what it sends."""
     @held.setter
     def held(self, value: bool, /) -> None: ...
     @property
@@ -887,15 +957,27 @@ class Sockets:
 
         Returns the connections of which Python has to know: what `Session.feed` would return, how
         many bytes had waited, and how many came. Those that are `held`, with what came. And those
-        at whose end, or with an error, somebody else must read. All others are done, and answered
-        by `write`.
+        at whose end, or with an error, the transport must read. `flush` answers all others.
         """
-    def write(self) -> list[Any]:
-        """Send the replies of those that were read; return the connections that have some left."""
+    def flush(self) -> list[Any]:
+        """End a tick: send the replies of clients that were read, and hold those whose writes wait
+        for the log. Return the connections with replies that the socket did not take."""
+    def start_batch(self) -> int:
+        """Let the clients that wrote so far wait for the batch; return how many there are."""
+    def answer(
+        self, results: list[Any]
+    ) -> tuple[list[Any], list[tuple[Any, list[list[bytes]]]], list[Any]]:
+        """Answer the clients of the batch that was applied, and send the replies.
+
+        Returns the connections with replies that the socket did not take, or with more input to
+        process; those with commands that must run again; and those for which a thread still applies
+        a record.
+        """
+    def fail(self, error: bytes) -> list[Any]:
+        """Answer the clients of the batch with an error, and send it; return the connections that
+        Python must continue."""
     def send(self, socket: int) -> bool:
         """Send a connection's replies; False if some are left, or it is none of these."""
-    def take(self) -> list[Any]:
-        """The connections that `write` would answer, and now will not."""
 
 @final
 class Signatures:
@@ -959,9 +1041,9 @@ def read_parquet_filter_header(bytes: bytes) -> tuple[int, int] | None:
     """How many bytes the filter has that begins with this header, and how many the header; None if
     it is of a kind that is not known."""
 
-def parquet_filter(column: object, error_rate: float) -> tuple[bytes, int]:
-    """A filter of a column's values (binary, or of a fixed width), and how many are distinct; nulls
-    are left out."""
+def parquet_filter(arrays: Iterable[object], error_rate: float) -> tuple[bytes, int]:
+    """A filter of a column's values (binary, or of a fixed width), which come as Arrow arrays one
+    after another, and how many are distinct; nulls are left out."""
 
 def parquet_hash(value: bytes) -> int:
     """The hash of a stored value."""

@@ -143,7 +143,7 @@ class NotEnoughMemory(BloomeryError, MemoryError):
 
 
 class LogUnavailable(BloomeryError, RuntimeError):
-    """A server's log cannot be written; what was to be written waits until it can."""
+    """A server's log cannot be written; nothing of the write that failed is in it."""
 
     code = "log-unavailable"
 

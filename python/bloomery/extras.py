@@ -38,7 +38,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "tomli": ("serve",),
     "tomlkit": ("serve",),
     "typer": ("cli", "serve"),
-    "uvicorn": ("serve",),
     "uvloop": ("serve",),
     "zstandard": ("cli", "serve"),
 }

@@ -3,8 +3,8 @@
 import re
 from dataclasses import fields
 
+from bloomery.service.domain.policy import FIELDS, ON_FULL, FilterPolicy
 from bloomery.service.policy.alerts import KINDS
-from bloomery.service.policy.policy import FIELDS, ON_FULL, FilterPolicy
 from bloomery.service.resp.handlers.bf_reserve import POLICY
 from docs.pages import DOCS
 

@@ -21,7 +21,7 @@ psycopg = require("psycopg")
 def one(postgres_url: str) -> Iterator[Follower]:
     """A server in small, with its registry in PostgreSQL and up to date."""
     made = Follower(postgres_url)
-    made.writer.start()
+    made.start()
     assert made.writer.flush(SOON)
     yield made
     made.writer.close()
@@ -127,7 +127,7 @@ def test_a_wrong_password_is_said_but_not_shown(postgres: PostgresServer) -> Non
     """The error names the user and the reason, and no password."""
     url = postgres.url("postgres").replace(postgres.password, "hunter2hunter2")
     one = Follower(url)
-    one.writer.start()
+    one.start()
     assert wait_until(lambda: not one.writer.healthy)
     assert "password authentication failed" in str(one.writer.last_error)
     assert "hunter2" not in str(one.writer.last_error)

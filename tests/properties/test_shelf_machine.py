@@ -1,7 +1,9 @@
-"""Whatever is done to the filters of an engine, its native shelf shows the same ones."""
+"""Whatever is done to the filters of an engine, its native shelf shows the same ones, and a replay
+of its log leads to them."""
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bloomery import errors
 from bloomery.service.clock import Clock
-from bloomery.service.commands import Commands
-from bloomery.service.config.settings import Settings
-from bloomery.service.domain.state import State
-from bloomery.service.durability.log import Log
-from bloomery.service.eagerly import eagerly
-from bloomery.service.engine import Engine
 from conftest import effort
 from unit.service.durability.serving import SETTINGS
+from unit.service.opened import assert_replay_is_same, opened
 
 NAMES = st.sampled_from([b"a", b"b", b"c", b"d"])
 KEYS = st.lists(st.binary(min_size=1, max_size=3), max_size=20)
@@ -32,21 +29,38 @@ class ShelfMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.time = 1000.0
-        log = Log(Path(self.folder.name), segment=1, seq=0)
-        self.engine = Engine(State(), log, Clock(self.time, lambda: self.time, lambda: self.time))
-        self.commands = Commands(self.engine, Settings())
+        self.loop = asyncio.new_event_loop()
+        clock = Clock(self.time, lambda: self.time, lambda: self.time)
+        self.opened = opened(Path(self.folder.name), clock, fsync="never")
+        self.served = self.loop.run_until_complete(self.opened.__aenter__())
+        self.engine, self.commands = self.served.engine, self.served.commands
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
-            self.engine.log.close()
+            self.settle()
+            self.loop.run_until_complete(self.opened.__aexit__(None, None, None))
+            self.loop.close()
+            assert_replay_is_same(Path(self.folder.name), self.served.state)
             self.folder.cleanup()
 
     def do(self, operation: Any, *arguments: Any, **options: Any) -> None:
         """Do a command, which may be refused."""
+        names = [argument for argument in arguments if isinstance(argument, bytes)]
+        work = self.commands.run(names, lambda: operation(*arguments, **options))
         try:
-            eagerly(operation(*arguments, **options))
+            self.loop.run_until_complete(work)
         except errors.BloomeryError:
             return
+
+    def settle(self) -> None:
+        """Let everything that was submitted be applied."""
+
+        async def idle() -> None:
+            while not self.served.sequencer.idle:
+                await asyncio.sleep(0)
+            await self.served.batches.finished()
+
+        self.loop.run_until_complete(idle())
 
     @rule(name=NAMES, kind=st.sampled_from([*SETTINGS]))
     def create(self, name: bytes, kind: str) -> None:
@@ -78,9 +92,9 @@ class ShelfMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0.1, 60))
     def wait(self, seconds: float) -> None:
-        self.engine.end()
         self.time += seconds
         self.engine.begin()
+        self.settle()
 
     @precondition(lambda self: len(self.engine.state.names) > 0)
     @rule(name=NAMES, to=NAMES, cut=st.integers(50, 200))
@@ -96,6 +110,7 @@ class ShelfMachine(RuleBasedStateMachine):
     def is_the_same(self) -> None:
         if not hasattr(self, "engine"):
             return
+        self.settle()
         state, shelf = self.engine.state, self.engine.shelf
         assert len(shelf) == len(state.names) == len(state.filters)
         for name, entry in state.names.items():

@@ -19,11 +19,11 @@ from bloomery.service.domain.state import State
 from bloomery.service.durability import quarantine
 from bloomery.service.durability.recovery import Recovery, recover
 from conftest import effort
+from unit.service.durability.damaging import frames
 from unit.service.durability.serving import REMOVING, SETTINGS, Server, assert_same, hashes
 
 Case = tuple[str, Callable[[Path], None]]  # what is done, and how
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # it syncs in no time
-PAGE, FRAME, WAL_HEAD = 2048, 2048 + 24, 32
 
 
 def started(data: Path) -> Recovery | str:
@@ -40,14 +40,12 @@ class Fuzzed:
     def __init__(self, path: Path, state: State, work: Path) -> None:
         self.path, self.state, self.work = path, state, work
         self.numbers = itertools.count()
-        found = [one.relative_to(path) for one in path.rglob("*") if one.is_file()]
-        # The index beside a write-ahead file is made anew by whoever opens it.
-        self.files = sorted(one for one in found if one.suffix != ".sqlite-shm")
+        self.files = sorted(one.relative_to(path) for one in path.rglob("*") if one.is_file())
 
     def copy(self) -> Path:
         """Another one like it: files are linked, and never written where they are."""
         data = self.work / str(next(self.numbers))
-        shutil.copytree(self.path, data, copy_function=_link)
+        shutil.copytree(self.path, data, copy_function=os.link)
         return data
 
     def check(self, case: Case) -> str:
@@ -87,13 +85,6 @@ class Fuzzed:
         except (AssertionError, errors.BloomeryError) as problem:
             raise AssertionError(what) from problem
         shutil.rmtree(data)
-
-
-def _link(source: str, target: str) -> None:
-    if source.endswith("-shm"):  # SQLite writes it where it is
-        shutil.copyfile(source, target)
-    else:
-        os.link(source, target)
 
 
 @pytest.fixture(scope="module", params=["killed", "closed"])
@@ -221,11 +212,13 @@ def _put(one: Path, other: Path) -> None:
         shutil.copyfile(one, other)
 
 
-def lengths(size: int) -> list[int]:
-    """Where to cut a file off: at pages, frames and sectors, and a byte beside them."""
-    steps = {*range(0, size, 512), *range(0, size, PAGE), *range(WAL_HEAD, size, FRAME)}
-    near = {at + by for at in steps for by in (-1, 0, 1)} | {size - 1, 24, 31, WAL_HEAD + 24}
-    return sorted(at for at in near if 0 <= at < size)
+def lengths(fuzzed: Fuzzed, name: Path) -> list[int]:
+    """Where to cut a file off: at sectors and frames, and a byte beside them."""
+    size = (fuzzed.path / name).stat().st_size
+    steps = {0, size, *range(0, size, 512)}
+    if name.suffix == ".log":
+        steps |= {*itertools.accumulate(map(len, frames(fuzzed.path / name)))}
+    return sorted({at + by for at in steps for by in (-1, 0, 1) if 0 <= at + by < size})
 
 
 def cases(fuzzed: Fuzzed, chance: random.Random, count: int) -> Iterator[Case]:
@@ -235,7 +228,7 @@ def cases(fuzzed: Fuzzed, chance: random.Random, count: int) -> Iterator[Case]:
         raw = (fuzzed.path / name).read_bytes()
         if raw:
             yield flip(fuzzed, name, chance.randrange(len(raw)), chance.randrange(1, 256))
-            yield cut(fuzzed, name, chance.choice(lengths(len(raw))))
+            yield cut(fuzzed, name, chance.choice(lengths(fuzzed, name)))
             yield blank(fuzzed, name, chance.randrange(len(raw)) // 512 * 512)
     every = list(files_of(fuzzed))
     yield from chance.sample(every, min(count, len(every)))
@@ -259,6 +252,31 @@ def test_whatever_is_accepted(fuzzed: Fuzzed) -> None:
         fuzzed.accept(case)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [False, True])
+def test_every_byte_of_a_small_log(tmp_path: Path, closed: bool) -> None:
+    """Every byte of the log and of the control file flipped, and the log cut off at every byte: all
+    is there or it is refused."""
+    server = Server(tmp_path / "live")
+    server.create("counting")
+    server.log.cut()
+    for part in range(3):
+        server.do(Op.ADD, 1, hashes(part, 2))
+    if closed:
+        server.log.close()
+    fuzzed = Fuzzed(server.killed(tmp_path / "killed"), server.state, tmp_path)
+    found = set()
+    for name in fuzzed.files:
+        raw = (fuzzed.path / name).read_bytes()
+        used = [at for at in range(len(raw)) if raw[at] or name.suffix == ".log"]
+        found |= {(name.suffix, fuzzed.check(flip(fuzzed, name, at, 1 << at % 8))) for at in used}
+        for length in range(len(raw)) if name.suffix == ".log" else ():
+            assert fuzzed.check(cut(fuzzed, name, length)) == "refused"
+    assert found == {(".log", "refused"), ("", "refused"), ("", "whole")}
+    if not closed:
+        server.log.close()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(6 * 3600)
 def test_every_byte(fuzzed: Fuzzed) -> None:
@@ -267,7 +285,7 @@ def test_every_byte(fuzzed: Fuzzed) -> None:
         fuzzed.check(case)
     for name in fuzzed.files:
         raw = (fuzzed.path / name).read_bytes()
-        for length in lengths(len(raw)):
+        for length in lengths(fuzzed, name):
             fuzzed.check(cut(fuzzed, name, length))
         for at in range(len(raw)):
             fuzzed.check(flip(fuzzed, name, at, 1 << at % 8))

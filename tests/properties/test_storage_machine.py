@@ -15,8 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from bloomery import errors
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.operations import IN_PLACE, Op
 from bloomery.service.durability import snapshotter
+from bloomery.service.engine import REFUSED
 from conftest import effort
 from unit.service.durability.serving import REMOVING, SETTINGS, Server, assert_same, missing, packed
 
@@ -26,6 +28,11 @@ NUMBERS = st.integers(0, 5)
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # it syncs in no time
 # Every filter is changed in a mapped file, however small.
 snapshotter.MAP_FROM = 0
+
+
+def text_of(entry: Entry) -> str:
+    """The name of a filter, as records have it."""
+    return operations.text_of(entry.name)
 
 
 class ServerMachine(RuleBasedStateMachine):
@@ -48,19 +55,21 @@ class ServerMachine(RuleBasedStateMachine):
         entries = list(self.server.state.filters.values())
         return entries[number % len(entries)]
 
-    def do(self, op: Op, number: int, data: bytes = b"") -> bool:
-        """Do an operation; False if it was refused, which must have changed nothing."""
+    def do(self, op: Op, number: int, body: bytes = b"", name: str | None = None) -> Any:
+        """Do an operation; return its result, or None if it was refused. The log has it all the
+        same, and a replay refuses it too."""
         try:
-            self.server.do(op, number, data)
+            return self.server.do(op, number, body, name=None if name is None else name.encode())
+        except operations.DamagedRecord:
+            raise
         except errors.BloomeryError:
-            return False
-        return True
+            return None
 
     @rule(kind=st.sampled_from([*SETTINGS]), name=st.sampled_from("abcdef"))
     def create(self, kind: str, name: str) -> None:
         number = self.server.state.next_id
         chosen = {"kind": kind, **SETTINGS[kind]}
-        if self.do(Op.CREATE, number, operations.fields(name=name, settings=chosen)):
+        if self.do(Op.CREATE, number, operations.fields(settings=chosen), name):
             self.keys[number] = Counter()
 
     def has_filters(self) -> bool:
@@ -72,18 +81,31 @@ class ServerMachine(RuleBasedStateMachine):
         entry = self.pick(number)
         for value in hashes:
             before = entry.filter.to_bytes()
-            self.do(Op.ADD, entry.id, packed(value, kind=entry.settings["kind"]))
-            if entry.settings["kind"] not in MAY_BE_FULL or entry.filter.to_bytes() != before:
+            (answers, _) = self.do(Op.ADD, entry.id, packed(value, kind=entry.settings["kind"]))
+            copies = entry.settings["kind"] not in MAY_BE_FULL or entry.filter.to_bytes() != before
+            if answers[0] != REFUSED and copies:
                 self.keys[entry.id][value] += 1
 
     @precondition(has_filters)
-    @rule(number=NUMBERS, seed=st.integers(0, 2**64 - 1), count=st.integers(1, 400))
-    def add_many(self, number: int, seed: int, count: int) -> None:
+    @rule(
+        number=NUMBERS,
+        seed=st.integers(0, 2**64 - 1),
+        count=st.integers(1, 400),
+        op=st.sampled_from([Op.ADD, Op.ADD_NEW, Op.ADD_IN_PLACE, Op.ADD_NEW_IN_PLACE]),
+    )
+    def add_many(self, number: int, seed: int, count: int, op: Op) -> None:
         entry = self.pick(number)
+        if op in IN_PLACE.values() and entry.settings["kind"] == "bank":
+            return  # the log has no such record
         if entry.settings["kind"] not in MAY_BE_FULL:
             values = [(seed + n) * 0x9E3779B97F4A7C15 % 2**64 for n in range(count)]
-            self.do(Op.ADD, entry.id, packed(*values, kind=entry.settings["kind"]))
-            self.keys[entry.id].update(values)
+            (answers, _) = self.do(op, entry.id, packed(*values, kind=entry.settings["kind"]))
+            # A key that may be present is not added again if only new ones are.
+            stored = {0, 1} if op in (Op.ADD, Op.ADD_IN_PLACE) else {1}
+            taken = [
+                value for value, answer in zip(values, answers, strict=True) if answer in stored
+            ]
+            self.keys[entry.id].update(taken)
 
     @precondition(has_filters)
     @rule(number=NUMBERS, which=st.integers(0, 50))
@@ -105,22 +127,23 @@ class ServerMachine(RuleBasedStateMachine):
         self.keys[entry.id] = Counter()
 
     @precondition(has_filters)
-    @rule(number=NUMBERS, name=st.sampled_from("abcdef"))
-    def rename(self, number: int, name: str) -> None:
-        self.do(Op.RENAME, self.pick(number).id, operations.fields(name=name))
+    @rule(number=NUMBERS, to=st.sampled_from("abcdef"), replace=st.booleans())
+    def rename(self, number: int, to: str, replace: bool) -> None:
+        self.do(Op.RENAME, self.pick(number).id, operations.fields(to=to, replace=replace))
 
     @precondition(has_filters)
-    @rule(number=NUMBERS, name=st.sampled_from("abcdef"))
-    def copy(self, number: int, name: str) -> None:
+    @rule(number=NUMBERS, name=st.sampled_from("abcdef"), replace=st.booleans())
+    def copy(self, number: int, name: str, replace: bool) -> None:
         source, made = self.pick(number), self.server.state.next_id
-        if self.do(Op.COPY, made, operations.fields(source=source.id, name=name)):
+        fields = operations.fields(source=source.id, of=text_of(source), replace=replace)
+        if self.do(Op.COPY, made, fields, name):
             self.keys[made] = Counter(self.keys[source.id])
 
     @precondition(has_filters)
     @rule(number=NUMBERS, other=NUMBERS)
     def merge(self, number: int, other: int) -> None:
         target, source = self.pick(number), self.pick(other)
-        if self.do(Op.MERGE, target.id, operations.fields(sources=[source.id])):
+        if self.do(Op.MERGE, target.id, operations.fields(sources=[[source.id, text_of(source)]])):
             self.keys[target.id] += self.keys[source.id]
 
     @precondition(has_filters)
@@ -135,6 +158,19 @@ class ServerMachine(RuleBasedStateMachine):
     def expire(self, number: int, seconds: float | None) -> None:
         at = None if seconds is None else self.server.now + seconds
         self.do(Op.EXPIRE, self.pick(number).id, operations.fields(at=at))
+
+    @precondition(has_filters)
+    @rule(
+        number=NUMBERS,
+        to=st.none() | st.sampled_from("abcdef"),
+        seconds=st.none() | st.floats(0, 100),
+    )
+    def adjust(self, number: int, to: str | None, seconds: float | None) -> None:
+        """All of it or nothing: the name may be taken."""
+        fields: dict[str, Any] = {"settings": {"warn_at": 0.5}}
+        fields |= {} if to is None else {"to": to}
+        fields |= {} if seconds is None else {"at": self.server.now + seconds}
+        self.do(Op.ADJUST, self.pick(number).id, operations.fields(**fields))
 
     @rule(seconds=st.floats(0.01, 90))
     def wait(self, seconds: float) -> None:

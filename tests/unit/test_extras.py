@@ -67,7 +67,7 @@ def test_every_optional_import_is_in_the_table() -> None:
     [
         ("typer", "", "cli"),
         ("typer", "serve", "serve"),
-        ("uvicorn", "cli", "serve"),
+        ("fastapi", "cli", "serve"),
         ("redis.asyncio", "guard", "guard"),
         ("psycopg", "serve", "postgresql"),
     ],

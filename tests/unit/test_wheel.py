@@ -170,6 +170,7 @@ def series(module):
 def serve():
     command("serve", "--check", "--data", "data", "--resp-port", "0", "--http-port", "0")
     import bloomery.service.server
+    bloomery.service.server._import_rest()
 
 uses = {
     "bloomery plan": lambda: command("plan", "1e6"),

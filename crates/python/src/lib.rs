@@ -49,6 +49,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Histogram>()?;
     module.add_class::<KeyHashes>()?;
     module.add_class::<LineKey>()?;
+    module.add_class::<server::log::LogChunks>()?;
+    module.add_class::<server::log::LogWriter>()?;
     module.add_class::<Memory>()?;
     module.add_class::<Pack>()?;
     module.add_class::<parquet::ParquetFooter>()?;
@@ -68,6 +70,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HEADER_BYTES", HEADER_BYTES)?;
     module.add("CHUNK_BYTES", CHUNK_BYTES)?;
     module.add("LIVE", LIVE)?;
+    module.add("LOG_FORMAT", bloomery_server::log::FORMAT)?;
     module.add("MAGIC", PyBytes::new(py, &MAGIC))?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
     module.add_function(wrap_pyfunction!(keys::arrow::check_arrow_type, module)?)?;
@@ -96,7 +99,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remote::mask, module)?)?;
     module.add_function(wrap_pyfunction!(server::records::pack_records, module)?)?;
     module.add_function(wrap_pyfunction!(server::records::unpack_records, module)?)?;
-    module.add_function(wrap_pyfunction!(server::replay::lost_frames, module)?)?;
+    module.add_function(wrap_pyfunction!(server::log::log_segment_path, module)?)?;
+    module.add_function(wrap_pyfunction!(server::log::log_segments, module)?)?;
     module.add_function(wrap_pyfunction!(filters::exact::build_exact, module)?)?;
     module.add_function(wrap_pyfunction!(filters::exact::static_nbytes, module)?)?;
     module.add_function(wrap_pyfunction!(filters::fuse::build_static, module)?)?;

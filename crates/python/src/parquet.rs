@@ -127,30 +127,35 @@ pub fn read_parquet_filter_header(py: Python<'_>, bytes: &[u8]) -> PyResult<Opti
         .map_err(|problem| error(py, "CorruptData", format!("damaged filter header: {problem}")))
 }
 
-/// A filter of a column's values (binary, or of a fixed width), and how many are distinct; nulls
-/// are left out.
+/// A filter of a column's values (binary, or of a fixed width), which come as Arrow arrays one
+/// after another, and how many are distinct; nulls are left out.
 #[pyfunction]
 pub fn parquet_filter<'py>(
-    column: &Bound<'py, PyAny>,
+    arrays: &Bound<'py, PyAny>,
     error_rate: f64,
 ) -> PyResult<(Bound<'py, PyBytes>, usize)> {
-    let py = column.py();
-    let Source::Arrow(exported) = source::find(column)? else {
-        return Err(invalid(py, "stored values are taken from an Arrow column".into()));
-    };
+    let py = arrays.py();
     let mut hashes = Vec::new();
     // Of a dictionary's values, which no column of stored values has.
     let hasher = KeyHasher { kind: HashKind::Xxh3, seed: 0 };
     let reading = Reading { skip_nulls: true, views_later: false };
-    each_chunk(py, &exported, &hasher, reading, &mut |chunk| {
-        hashes.try_reserve(chunk.keys()).map_err(|_| too_many_rows(py, chunk.keys()))?;
-        let mut take = |row| chunk.bytes(row).map(|value| hashes.push(split_block::hash(value)));
-        let all = py.detach(|| match &chunk.valid {
-            None => (0..chunk.len).try_for_each(&mut take),
-            Some(valid) => valid.rows(0..valid.keys()).try_for_each(&mut take),
-        });
-        all.ok_or_else(|| invalid(py, "stored values must be binary, or of a fixed width".into()))
-    })?;
+    for array in arrays.try_iter()? {
+        let Source::Arrow(exported) = source::find(&array?)? else {
+            return Err(invalid(py, "stored values are taken from Arrow arrays".into()));
+        };
+        each_chunk(py, &exported, &hasher, reading, &mut |chunk| {
+            hashes.try_reserve(chunk.keys()).map_err(|_| too_many_rows(py, chunk.keys()))?;
+            let mut take =
+                |row| chunk.bytes(row).map(|value| hashes.push(split_block::hash(value)));
+            let all = py.detach(|| match &chunk.valid {
+                None => (0..chunk.len).try_for_each(&mut take),
+                Some(valid) => valid.rows(0..valid.keys()).try_for_each(&mut take),
+            });
+            all.ok_or_else(|| {
+                invalid(py, "stored values must be binary, or of a fixed width".into())
+            })
+        })?;
+    }
     let built = py.detach(|| split_block::build(&mut hashes, error_rate));
     let (bits, distinct) = built.ok_or_else(|| no_memory(py, split_block::MAX_BYTES as u64))?;
     Ok((PyBytes::new(py, &bits), distinct))

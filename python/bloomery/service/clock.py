@@ -4,12 +4,18 @@ It runs with a steady clock and follows the machine's wall clock by at most a te
 passes: a wall clock that is set an hour forward is caught up with in ten hours, and one that is set
 back lets the time run slower until it is right again. So a clock that jumps neither turns a window
 over at once nor stops the time; and the time never goes back, not even over a restart: it goes no
-further than what a file says, which is some seconds ahead and written before it gets there.
+further than what a file says, which is up to two seconds ahead and written before it gets there.
+
+A server that is killed starts at the time of the file, so it skips up to the difference. Any number
+of kills must not add up: the file is ahead by no more than a tenth of the time since the start, and
+a clock that is ahead of the wall clock falls back by a tenth of that time. So a run and a kill
+together leave it no further ahead than before, or than two seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 import zlib
@@ -20,7 +26,7 @@ from bloomery.boottime import boottime
 
 _SHARE = 0.1  # of the time that passes, by which it may run faster or slower
 ALARM_SECONDS = 5.0  # off the wall clock by more: somebody should know
-_AHEAD = 2.0  # seconds that the file is ahead: what a restart may skip, if the wall clock is behind
+_MAX_AHEAD = 2.0  # seconds that the file is ahead: what a restart may skip
 
 
 class HighWaterMark:
@@ -44,10 +50,10 @@ class HighWaterMark:
 
     def move(self, at: float) -> None:
         """Write another time. A disk that does not take it stops nothing: there is the log."""
-        self.at = at
+        self.at = math.ceil(at * 1000) / 1000  # as the file has it: a restart must not go back
         with contextlib.suppress(OSError):
             # In place and of one length: it is whole at any moment, also for who is killed.
-            os.pwrite(self._file, _line(at), 0)
+            os.pwrite(self._file, _line(self.at), 0)
 
     def close(self, at: float) -> None:
         """End with the time itself: nothing passes while nobody runs."""
@@ -56,7 +62,7 @@ class HighWaterMark:
 
 
 def _line(at: float) -> bytes:
-    """A time with its checksum."""
+    """Return a time with its checksum."""
     text = b"%017.3f" % at
     return b"%b %08x\n" % (text, zlib.crc32(text))
 
@@ -75,7 +81,7 @@ class Clock:
         if they are later."""
         self._wall = wall
         self._steady = steady
-        self._then = steady()
+        self._then = self._started = steady()
         self._mark = mark
         self._now = max(since, wall(), 0.0 if mark is None else mark.at)
 
@@ -87,7 +93,7 @@ class Clock:
         off, most = self._wall() - (self._now + passed), _SHARE * passed
         self._now += passed + (most if off > most else -most if off < -most else off)
         if self._mark is not None and self._now > self._mark.at:
-            self._mark.move(self._now + _AHEAD)
+            self._mark.move(self._now + min(_MAX_AHEAD, _SHARE * (self._then - self._started)))
         return self._now
 
     def close(self) -> None:

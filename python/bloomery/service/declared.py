@@ -12,22 +12,18 @@ from bloomery import errors
 from bloomery.filters.rotating import parse_window
 from bloomery.names import printable
 from bloomery.service.commands import Commands
-from bloomery.service.domain.state import Entry
-from bloomery.service.group_commit import Turns
-from bloomery.service.policy import policy
+from bloomery.service.domain import policy
+from bloomery.service.domain.entry import Entry
 from bloomery.service.policy.alerts import Alerts
 
 _TIMES = ("window", "warn_within", "grace")
 _A_SECOND = 100  # filters that are looked at in a second, some 15 µs each
 
 
-async def ensure(
-    commands: Commands, group_commit: Turns, name: bytes, parameters: Mapping[str, Any]
-) -> list[str]:
+async def ensure(commands: Commands, name: bytes, parameters: Mapping[str, Any]) -> list[str]:
     """Make a filter of these parameters (`parameters.parse`), unless there is one of that name;
     return what that one has otherwise. It is in the log by then."""
     await commands.discover(name)  # another node may have made it
-    group_commit.join()
     if commands.engine.find(name) is None:
         try:
             await commands.run([name], partial(commands.create, name, **parameters))
@@ -35,7 +31,6 @@ async def ensure(
             await commands.discover(name)  # another node has made one just now
             if commands.engine.find(name) is None:
                 raise
-        await group_commit.logged()
     return differences(commands.find(name), parameters)
 
 
@@ -65,13 +60,12 @@ class DeclaredFilters:
     def __init__(
         self,
         commands: Commands,
-        group_commit: Turns,
         alerts: Alerts,
         declared: Mapping[bytes, Mapping[str, Any]],
     ) -> None:
         """`declared`: parameters by name."""
         self.declared: Mapping[bytes, Mapping[str, Any]] = {}
-        self._commands, self._group_commit, self._alerts = commands, group_commit, alerts
+        self._commands, self._alerts = commands, alerts
         self._declare(declared)
         self._refused: dict[bytes, str] = {}  # why one could not be made
 
@@ -100,7 +94,7 @@ class DeclaredFilters:
         for name, parameters in self.declared.items():
             self._refused.pop(name, None)
             try:
-                await ensure(self._commands, self._group_commit, name, parameters)
+                await ensure(self._commands, name, parameters)
             except errors.BloomeryError as problem:
                 self._refused[name] = str(problem)
             self._report(name)

@@ -1,265 +1,291 @@
-"""Changes to the filters in memory, in the order that makes them durable: an operation is done and
-noted for the log, the log is written, and only then is anybody answered.
+"""The filters of a server and the one way to change them: a record is appended to the log, applied
+in the order of the log, and then answered. Reads use what was applied.
 
-A turn is what one round of the event loop brings (`group_commit`). `begin` sets its time, `end`
-returns what is to be logged. If the log cannot be written, writes are refused and checks go on,
-until the log has what is in memory.
+    commands ──submit──> sequencer: one batch per tick ──> log ──> apply ──> results
+
+A server and a node differ in the log (`BatchLog`): a file, or a stream of Redis.
 """
 
 from __future__ import annotations
 
-import secrets
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Set
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable, Set
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bloomery import BloomFilter, _native, errors
+from bloomery import _native, errors
+from bloomery.filters import creation, saved
 from bloomery.filters.internals import facts
 from bloomery.service.clock import Clock
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import HASHES, MAKES, Op
-from bloomery.service.domain.state import Entry, FilterDropped, State, kept_settings
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.operations import IN_PLACE, Op, Record, quoted
+from bloomery.service.domain.policy import generation_of
+from bloomery.service.domain.state import State, Steps, run_steps
 from bloomery.service.events import Event
-from bloomery.service.policy.policy import generation_of, limit_and_threshold, refusal
+from bloomery.service.locks import NameLocks
+from bloomery.storage import files, memory
 
 if TYPE_CHECKING:
-    from bloomery.service.durability.log import Log, Row
+    from bloomery.service.durability.log import Log
     from bloomery.service.durability.no_log import NodeLog
 
-# Stands on the shelf for a filter that is still being loaded.
-_UNREADY = BloomFilter(1)
 _NONE: Set[int] = frozenset()
-_NUMBER_BITS = 52  # of a filter's number on nodes: a double in JSON holds it
-_NON_SCALING = "non scaling filter is full"  # RedisBloom's words
-
-
+_DUE_PER_TICK = 256  # filters that expire or rotate in one tick
 NO_ROOM = 2  # the answer to a key for which there was no memory
-REFUSED = 3  # on a node, to a key that was refused: those behind it were tried
-# A byte for each key: 0 or 1, or one of those; and the refusal (code, message) of the first that
-# was refused. On a server alone there is no byte for that, nor for those behind it.
+REFUSED = 3  # the answer to a key that the filter refused; the keys after it were applied
+# A byte for each key: 0 or 1, or one of those; and the first refusal (code, message).
 Outcome = tuple[bytes, tuple[str, str] | None]
 
-# What brings keys to a filter that its successor would not get, or takes them all.
-_OTHER_KEYS = (Op.MERGE, Op.CLEAR, Op.CHUNK, Op.ROTATE)
 
+class BatchLog(Protocol):
+    """The log of a server: a file on its disk, or a stream of Redis that nodes share."""
 
-class SharedLog(Protocol):
-    """The log that a node shares with others, as operations use it (`replication/node.py`). What is
-    submitted is done when the log has it, in the log's order, on all nodes."""
-
-    @property
-    def holds_lease(self) -> bool:
-        """Does this node hold the lease, and so decide for all?"""
-
-    def decide(self, op: Op, filter_id: int, data: bytes) -> None:
-        """As the lease holder: do what no client asked for, unless another node holds the lease by
-        then."""
+    exclusive: bool  # no other process writes it
 
     @property
     def may_answer(self) -> bool:
-        """Is this node's copy recent enough for reads that need not be strong?"""
+        """Whether the filters are recent enough for reads that need not be strong."""
 
-    async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
-        """Do an operation; the entry that it was done to, if it is still there."""
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this process decides what no client asked for."""
 
-    async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
-        """Add or remove keys: a byte for each, whether refused or not."""
+    def now(self) -> float:
+        """Return the time that TTLs and windows use."""
+
+    def draw_number(self) -> int:
+        """Return a number for a new filter that no other filter has."""
+
+    def check(self, op: Op) -> None:
+        """Raise if the log cannot take this operation."""
+
+    def append(self, number: int, records: list[Record]) -> None:
+        """Append a batch and apply it; tell the sequencer (`applied`, `refused`) by its number."""
+
+    def decide(self, op: Op, filter_id: int, data: bytes) -> None:
+        """As the lease holder, do what no client asked for."""
 
     async def catch_up(self) -> None:
-        """Return when this copy has all that was acknowledged before; else StoreUnavailable."""
+        """Return when all acknowledged writes are applied here; else StoreUnavailable."""
+
+    async def finished(self, names: Iterable[bytes] | None = None) -> None:
+        """Return when no thread applies a record to these names; None: to any."""
 
 
-class Successor(NamedTuple):
-    """The new filter of a rebuild, until it takes the place of the live one."""
+class Submission(Protocol):
+    """The way into the log (`sequencer.Sequencer`)."""
 
-    id: int
-    on_failure: Callable[[str], None]
+    def submit(self, op: Op, filter_id: int, data: bytes) -> asyncio.Future[Any]:
+        """Put an operation into the next batch; return a future of its result."""
+
+    async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
+        """Put keys into the next batch; return a byte for each when they are applied."""
+
+    async def barrier(self) -> None:
+        """Return when everything that was submitted before is applied, or refused."""
 
 
 class Engine:
-    """The state of a server, its hot path, and its log."""
+    """The state of a server, the native view of it, and the log."""
 
     def __init__(self, state: State, log: Log | NodeLog, clock: Clock | None = None) -> None:
         self.state = state
         self.log = log
         self.clock = clock or Clock(state.now)
         self.shelf = _native.Shelf()
-        self.problem: errors.LogUnavailable | None = None  # why writes are refused
-        self.shared: SharedLog | None = None  # of a node
-        # On a node, keys that were there when they were added through it, by the number of the
-        # filter: the log has nothing of them.
+        self.locks = NameLocks(self.shelf)
+        self.problem: errors.LogUnavailable | None = None  # why writes are rejected
+        # Keys that were present when a node's clients added them, by the number of the filter: the
+        # log has no record of them.
         self.repeats: Counter[int] = Counter()
-        self.frozen = False  # time stands still: nothing expires or is forgotten
+        self.frozen = False  # writes are rejected and time stands still
+        self.memory_limit = 0  # bytes of all filters; 0: no limit
         self.on_change: Event[[Entry]] = Event()  # a filter is new, or was changed
         self.on_drop: Event[[Entry]] = Event()
-        self.on_begin: Event[[]] = Event()  # of a turn
-        self.on_end: Event[[]] = Event()
-        self.on_forget: Event[[Entry, list[bytes]]] = Event()  # names of keys that caches forget
-        # A rotating filter began a new generation, since the last was full with so many keys: all
-        # nodes hear of it when it is done, and how many keys that forgot.
+        self.on_tick: Event[[]] = Event()  # a tick starts
+        self.on_applied: Event[[]] = Event()  # records were applied, and not answered yet
+        self.on_forget: Event[[Entry, list[bytes]]] = Event()  # keys that caches must read again
+        # A policy rotated a filter after this many keys, which dropped this many.
         self.on_rotated: Event[[Entry, int, int]] = Event()
-        self.on_exchange: Event[[]] = Event()  # all filters are others now
-        self._locked: set[bytes] = set()  # names of filters that a thread or a transaction works on
-        self._owner = False  # is it the one that works on them who asks now?
-        self._touched: set[int] = set()  # filters that were changed or dropped in this turn
-        self._open = False  # has this turn begun?
-        self._rows: list[Row] = []  # of this turn, as far as they were gathered
-        self._successors: dict[int, Successor] = {}  # by the number of what each is to replace
+        self.on_exchange: Event[[]] = Event()  # a snapshot has replaced all filters
+        self._touched: set[int] = set()  # filters that were changed or dropped
+        self._open = False  # a tick is under way
         state.on_drop = self._dropped
-        state.attach(_EntryShelf(self.shelf))
+        state.attach(self.shelf)
 
-    # Turns.
+    # Set by the sequencer.
+    sequencer: Submission
+    batches: BatchLog
+
+    def connect(self, sequencer: Submission, batches: BatchLog) -> None:
+        """Use this sequencer and its log."""
+        self.sequencer, self.batches = sequencer, batches
+        self.shelf.exclusive = batches.exclusive
+
+    # Ticks.
 
     def begin(self) -> None:
-        """Begin a turn, unless one has begun: set its time, and do what is due (TTLs, windows)."""
+        """Start a tick, unless one is under way: submit what is due (TTLs, windows)."""
         if not self._open:
             self._open = True
-            self.on_begin()
-            self._pass_time()
+            self.on_tick()
+            self.pass_time()
 
-    def end(self) -> list[Row]:
-        """End the turn; what was noted in it, to be logged with its time."""
-        self.on_end()
+    def end(self) -> None:
+        """End the tick."""
         self._open = False
-        if self.shared is not None:  # what is noted waits for `replication.turns`
-            return []
-        self.gather()
-        rows, self._rows = self._rows, []
-        return rows
+
+    @property
+    def now(self) -> float:
+        """The time that TTLs and windows use."""
+        return self.batches.now()
 
     def refuse(self, problem: errors.LogUnavailable) -> None:
-        """Take no writes until the log can be written again."""
+        """Report that the log cannot be written."""
         self.problem = problem
-        self.shelf.refusing = True
 
     def accept(self) -> None:
-        """Take writes again: the log has what it lacked."""
+        """Report that the log can be written again."""
         self.problem = None
-        self.shelf.refusing = False
 
-    # Changes.
+    def set_memory_limit(self, nbytes: int) -> None:
+        """Limit the memory of all filters; 0: no limit."""
+        self.memory_limit = nbytes
+        self.shelf.memory_limit = nbytes or None
 
-    def change(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
-        """Do an operation and note it for the log; refused ones have changed nothing."""
-        # Half of it may be done, by a thread that has changed the filter: then it is noted all the
-        # same, for the log to be written when it can be. The client gets the problem as its answer.
-        if self.problem is not None and not self.state.deferral.resumed:
+    # Writes.
+
+    async def perform(self, op: Op, entry: Entry, data: bytes = b"") -> Any:
+        """Submit an operation on a filter; return the entry after it, if it still exists."""
+        return await self.submit(op, entry.id, entry.name, data)
+
+    async def make(self, op: Op, name: bytes, data: bytes) -> Entry:
+        """Submit an operation that creates a filter; return its entry."""
+        entry: Entry = await self.submit(op, self.batches.draw_number(), name, data)
+        return entry
+
+    async def submit(self, op: Op, filter_id: int, name: bytes, data: bytes) -> Any:
+        """Submit an operation; return its result when it is applied. Conflict: another command
+        changed the filter first, so nothing was done."""
+        self._check(op)
+        self._check_memory(op, data)
+        return await self.sequencer.submit(op, filter_id, operations.named(name, data))
+
+    async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
+        """Submit keys to be added or removed; return a byte for each when they are applied."""
+        self._check(op)
+        if op != Op.REMOVE and not self.shelf.has_memory(name, len(keys)):
+            if self.state.names[name].settings.get("kind") == "bank":
+                # What fits depends on its memory, which a snapshot leaves more or less of.
+                known = self.shelf.contains(name, keys)
+                return bytes(0 if answer else NO_ROOM for answer in known), None
+            op = IN_PLACE[op]
+        return await self.sequencer.submit_keys(name, op, keys)
+
+    def _check(self, op: Op) -> None:
+        if self.frozen and self.problem is not None:
             raise self.problem
+        self.batches.check(op)
         self.begin()
-        self._check_unlocked(self.state.filters.get(filter_id))
-        if op == Op.RENAME:
-            to = operations.name_of(operations.read_fields(data)["name"])
-            self._check_unlocked(self.state.names.get(to))
-        if op in _OTHER_KEYS and filter_id in self._successors:
-            self.give_up(filter_id, f"the filter was changed meanwhile ({op.name.lower()})")
-        entry = self.state.apply(op, filter_id, data, self.state.now)
-        self.shelf.note(filter_id, op, data)
-        if entry is not None:
-            self._changed(entry)
-        return entry
 
-    async def perform(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
-        """Do an operation: here and at once, or on all nodes of a shared log."""
-        if self.shared is None:
-            return self.change(op, filter_id, data)
-        return await self.shared.submit(op, filter_id, data)
+    def _check_memory(self, op: Op, data: bytes) -> Any:
+        """Raise NotEnoughMemory unless there is memory for the filter that an operation creates. A
+        record in the log must be applied, so the limit is checked before. Return an empty filter
+        like the one that CREATE creates."""
+        nbytes, filter, used = 0, None, _native.memory_used()
+        if op == Op.CREATE:
+            # Made once to see that it can be: memory that is not written costs little.
+            settings = operations.read_fields(data)["settings"]
+            filter = creation.create(settings, self.batches.now)
+            nbytes = filter.nbytes
+        elif op == Op.COPY:
+            source = self.state.filters.get(operations.read_fields(data)["source"])
+            nbytes = 0 if source is None or source.filter is None else source.filter.nbytes
+        elif op == Op.CHUNK:
+            position, fields, part = operations.read_chunk(data)
+            if position == 1 and fields["format"] == "bloomery":
+                nbytes = saved.expect(part[: files.HEADER_BYTES])[1]
+            elif position == 1:
+                nbytes = creation.class_of(fields["format"]).from_dump(part).nbytes
+        memory.check(nbytes)
+        limit = self.memory_limit
+        if nbytes and limit and used + nbytes > limit:
+            raise errors.NotEnoughMemory(
+                f"a filter of {nbytes:,} bytes does not fit into maxmemory ({limit:,} bytes); drop "
+                "filters, or raise maxmemory"
+            )
+        return filter
 
-    async def make(self, op: Op, data: bytes) -> Entry:
-        """Do an operation that makes a filter. Its number is the next one, or one that nobody else
-        will draw: operations of several nodes come in no order that any of them knows."""
-        number = self.state.next_id if self.shared is None else 1 + secrets.randbits(_NUMBER_BITS)
-        entry = await self.perform(op, number, data)
-        assert entry is not None
-        return entry
+    async def settle(self, names: Iterable[bytes] | None = None) -> None:
+        """Return when everything that was submitted before is applied to these names, or to all."""
+        await self.sequencer.barrier()
+        await self.batches.finished(names)
 
-    def _check_unlocked(self, entry: Entry | None) -> None:
-        if entry is not None and self.is_locked(entry):
-            raise errors.ServerUnavailable("this filter is worked on: try again in a moment")
+    async def make_with_keys(self, name: bytes, data: bytes, op: Op, keys: Any) -> Outcome:
+        """Submit a new filter together with its first keys; return a byte for each key. Conflict:
+        another command created the filter first."""
+        self._check(op)
+        filter = self._check_memory(Op.CREATE, data)
+        number, hashing = self.batches.draw_number(), _native.Shelf()
+        hashing.put(name, filter, number)
+        body = hashing.hashes(name, keys)
+        submit = self.sequencer.submit
+        outcomes: tuple[Any, Any] = await asyncio.gather(
+            submit(Op.CREATE, number, operations.named(name, data)),
+            submit(op, number, operations.named(name, body)),
+            return_exceptions=True,
+        )
+        if isinstance(outcomes[0], errors.FilterExists) or outcomes[1] is None:
+            raise operations.Conflict(f"another command created filter {quoted(name)} first")
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        done: Outcome = outcomes[1]
+        return done
+
+    def decide(self, op: Op, entry: Entry, data: bytes = b"") -> None:
+        """As the lease holder, do what no client asked for, without waiting for it."""
+        self.batches.decide(op, entry.id, operations.named(entry.name, data))
+
+    # Records of the log, in its order.
+
+    def apply(self, op: int, filter_id: int, data: bytes, at: float) -> Any:
+        """Apply a record; return its result: the outcome of keys, or the entry. Conflict, or
+        another error, if it was refused: nothing has changed."""
+        return run_steps(self.start(op, filter_id, data, max(self.state.now, at)))
+
+    def start(self, op: int, filter_id: int, data: bytes, at: float) -> Steps:
+        """Apply a record in steps (`State.steps`)."""
+        steps = self.state.steps(op, filter_id, data, at)
+        return self._finish(op, filter_id, operations.split(data)[1], steps)
+
+    def _finish(self, op: int, filter_id: int, body: bytes, steps: Steps) -> Steps:
+        before = self._generation(filter_id) if op == Op.ROTATE and body else None
+        result = yield from steps
+        if isinstance(result, Entry) and op == Op.FORGET:
+            self.on_forget(result, operations.read_names(body))
+        elif isinstance(result, Entry):
+            self._changed(result)
+            if before is not None:
+                keys, count = before
+                self.on_rotated(result, keys, count - result.filter.estimated_count)
+        return result
+
+    def _generation(self, filter_id: int) -> tuple[int, int] | None:
+        entry = self.state.filters.get(filter_id)
+        if entry is None or entry.filter is None or "generation_count" not in facts(entry.filter):
+            return None
+        return generation_of(entry)[0], entry.filter.estimated_count
 
     def _changed(self, entry: Entry) -> None:
         entry.changes += 1
         self._touched.add(entry.id)
         self.on_change(entry)
 
-    # Locks: a filter that a thread works on as a whole, or a transaction has begun with, is changed
-    # by nobody else. Who waits for one does so in `background`.
-
-    def lock(self, names: Iterable[bytes]) -> None:
-        """Let nobody else change filters of these names; the native path hands their commands to
-        Python."""
-        for name in names:
-            self._locked.add(name)
-            self.shelf.set_locked(name, True)
-
-    def unlock(self, names: Iterable[bytes]) -> None:
-        """Let everybody change them again."""
-        for name in names:
-            self._locked.remove(name)
-            self.shelf.set_locked(name, False)
-
-    @contextmanager
-    def as_owner(self) -> Iterator[None]:
-        """Let the caller, who has locked filters, change them; without an await inside."""
-        self._owner = True
-        try:
-            yield
-        finally:
-            self._owner = False
-
-    def is_locked(self, entry: Entry) -> bool:
-        """Is a filter locked against the current caller?"""
-        return not self._owner and entry.name in self._locked
-
-    # Entries of a shared log, in its order: nothing is noted.
-
-    def apply_shared(self, op: int, filter_id: int, data: bytes, at: float) -> Any:
-        """Do an operation that the shared log has, at its time; what it comes to: for hashes a byte
-        each, else the entry."""
-        if op in HASHES:
-            self.state.now = at
-            entry = self.state.filters.get(filter_id)
-            if entry is None:
-                raise FilterDropped("the filter was dropped meanwhile")
-            if "successor" in entry.settings and op != Op.REMOVE:
-                self._apply_to_successor(entry, data)
-            return self.shelf.apply(entry.name, op, data)
-        if op not in MAKES and filter_id not in self.state.filters:
-            raise FilterDropped("the filter was dropped meanwhile")
-        if op == Op.ROTATE and data:
-            return self._apply_rotation(filter_id, data, at)
-        entry = self.state.apply(op, filter_id, data, at)
-        if entry is not None and op == Op.FORGET:
-            self.on_forget(entry, operations.read_names(data))
-        elif entry is not None:
-            if op in _OTHER_KEYS or (op == Op.ADJUST and "source" in operations.read_fields(data)):
-                entry.settings.pop("successor", None)
-            self._changed(entry)
-        return entry
-
-    def _apply_rotation(self, filter_id: int, data: bytes, at: float) -> Entry:
-        """Rotate a filter, as the lease holder has decided."""
-        entry = self.state.filters[filter_id]
-        keys, before = generation_of(entry)[0], entry.filter.estimated_count
-        self.state.apply(Op.ROTATE, filter_id, data, at)
-        entry.settings.pop("successor", None)
-        self._changed(entry)
-        self.on_rotated(entry, keys, before - entry.filter.estimated_count)
-        return entry
-
-    def _apply_to_successor(self, entry: Entry, data: bytes) -> None:
-        """Add what is added to a filter to the one that is to take its place, on all nodes; if that
-        cannot have it, nothing takes its place."""
-        successor = self.state.filters.get(entry.settings["successor"])
-        if successor is None or self.shelf.apply(successor.name, Op.ADD, data)[1] is not None:
-            del entry.settings["successor"]
-
-    def pass_shared_time(self, now: float) -> None:
-        """Expire and rotate what is due by this time, which all nodes agree on."""
-        self.state.pass_time(now)
-
     def exchange(self, entries: Iterable[Entry], now: float) -> None:
-        """Have other filters from now on, as a snapshot of the shared log has them."""
+        """Replace all filters by those of a snapshot."""
         for entry in list(self.state.filters.values()):
             self.state.remove(entry)
         self.state.now = now
@@ -268,20 +294,22 @@ class Engine:
             self._changed(entry)
         self.on_exchange()
 
+    # Reads.
+
     def find(self, name: bytes) -> Entry | None:
-        """Return the entry of that name, unless its time is over; its items are up to date."""
+        """Return the entry of a name, unless it has expired; its items are up to date."""
         self.begin()
         entry = self.state.names.get(name)
-        if entry is not None and entry.expires_at is not None:
-            self._pass_time()  # its time may have come since the turn began
-            entry = self.state.names.get(name)
-        if entry is not None:
-            self.state.count(entry)
+        if entry is None:
+            return None
+        if entry.expires_at is not None and entry.expires_at <= self.now:
+            self.pass_time()
+            return None
+        self.state.count(entry)
         return entry
 
     def take_touched(self) -> Set[int]:
-        """Numbers of filters that were changed or dropped in this turn, or that reached their
-        threshold; those have their next one now."""
+        """Return the numbers of filters that were changed, dropped, or reached their threshold."""
         reached = self.shelf.take_reached()
         if not reached and not self._touched:
             return _NONE
@@ -292,129 +320,58 @@ class Engine:
         return touched.union(reached)
 
     def figures(self, entry: Entry) -> tuple[int, int, int]:
-        """Adds, checks and maybes since the server started."""
+        """Return adds, checks and maybes since the server started."""
         figures = self.shelf.figures(entry.name)
         if figures is None:
             return 0, 0, 0
         _, adds, checks, maybes = figures
         return adds + self.repeats[entry.id], checks, maybes
 
-    def _pass_time(self) -> None:
-        if self.frozen or self.shared is not None:  # time of nodes is in the log
+    # Time.
+
+    def pass_time(self) -> None:
+        """Submit the expiry of what is due. Commands on it wait until that is applied. Nodes have
+        it in the log."""
+        if self.frozen or self.problem is not None or not self.batches.exclusive:
             return
-        for record in self.state.pass_time(self.clock.now(), self.is_locked):
-            self.shelf.note(*record)
+        due = self.state.due(self.now, _DUE_PER_TICK)
+        if len(due) == _DUE_PER_TICK:
+            asyncio.get_running_loop().call_soon(self.begin)
+        for entry, op in due:
+            self.locks.lock([entry.name])
+            future = self.sequencer.submit(op, entry.id, operations.named(entry.name))
+            future.add_done_callback(partial(self._passed, entry, entry.name))
 
-    # A filter that is built anew, while the one it is to replace goes on.
+    def _passed(self, entry: Entry, name: bytes, done: asyncio.Future[Any]) -> None:
+        if not done.cancelled():
+            done.exception()  # the next tick tries again
+        self.locks.unlock([name])
+        if self.state.filters.get(entry.id) is entry:
+            self.state.schedule(entry)
 
-    async def follow(
-        self, entry: Entry, successor: Entry, on_failure: Callable[[str], None]
-    ) -> None:
-        """From now on add to the successor what is added to a filter, in the same turn; tell
-        `on_failure` if that cannot go on, and why. On nodes the filter's settings tell."""
+    # Rebuilds: a new filter gets the keys of the old one while it is built.
+
+    async def follow(self, entry: Entry, successor: Entry) -> None:
+        """Add to the successor what is added to a filter, from now on."""
         live, new = entry.filter, successor.filter
         if (live.hasher, live.seed) != (new.hasher, new.seed):
             raise errors.InvalidParameter("a successor must have the same hasher and seed")
         if new.kind == "cuckoo" and not facts(new)["grow"]:
             raise errors.InvalidParameter("a successor must have room: a cuckoo filter must grow")
-        if self.shared is not None:
-            fields = operations.fields(successor=successor.id)
-            await self.perform(Op.ADJUST, entry.id, fields)
-            return
-        self._successors[entry.id] = Successor(successor.id, on_failure)
-        self._set_followed(entry, True)
+        await self.perform(
+            Op.ADJUST, entry, operations.fields(settings={"successor": successor.id})
+        )
 
-    def give_up(self, filter_id: int, why: str) -> None:
-        """Let a filter have no successor."""
-        successor = self._successors.pop(filter_id, None)
-        if successor is not None:
-            entry = self.state.filters.get(filter_id)
-            if entry is not None:
-                self._set_followed(entry, False)
-            successor.on_failure(why)
-
-    def _set_followed(self, entry: Entry, followed: bool) -> None:
-        entry.followed = followed
-        self.state.refresh(entry)
+    async def unfollow(self, entry: Entry) -> None:
+        """Add no more to the successor of a filter."""
+        await self.perform(Op.ADJUST, entry, operations.fields(settings={"successor": None}))
 
     async def succeed(self, entry: Entry, number: int) -> Entry:
-        """Put the successor of this number in a filter's place, under its name, with its settings
-        and its end."""
-        if self.shared is not None:
-            fields = operations.fields(successor=number)
-            new = await self.perform(Op.SUCCEED, entry.id, fields)
-            assert new is not None
-            return new
-        self._check_unlocked(entry)
-        self.gather()  # so that it has what was added in this turn too
-        successor = self._successors.pop(entry.id, None)
-        if successor is None:
-            raise errors.InvalidParameter("the filter has no successor (any more)")
-        self._set_followed(entry, False)  # whether or not what follows can be done
-        self.change(Op.ADJUST, successor.id, operations.fields(**kept_settings(entry)))
-        self.change(Op.EXPIRE, successor.id, operations.fields(at=entry.expires_at))
-        name = operations.fields(name=operations.text_of(entry.name))
-        renamed = self.change(Op.RENAME, successor.id, name)
-        assert renamed is not None
-        return renamed
-
-    def gather(self) -> None:
-        """Collect the noted operations for the log; repeat adds on the filter that a rebuild is
-        making, which are noted in turn."""
-        now = self.state.now
-        while records := self.shelf.take_log():
-            self._rows += [(now, *record) for record in records]
-            for number, op, data in records:
-                successor = self._successors.get(number)
-                if successor is not None and op == Op.ADD:
-                    try:
-                        self._pass_on(successor.id, data)
-                    except Exception as problem:  # noqa: BLE001  # others wait for their answers
-                        self.give_up(number, str(problem))
-
-    def _pass_on(self, filter_id: int, data: bytes) -> None:
-        """Add to a successor. It is no `on_change`, as no add is: there may be thousands a second,
-        and the registry would be written for each."""
-        if self.problem is not None:
-            raise self.problem
-        self.state.apply(Op.ADD, filter_id, data, self.state.now)
-        self.shelf.note(filter_id, Op.ADD, data)
+        """Replace a filter by its successor, which gets its name, settings and expiry."""
+        new: Entry = await self.perform(Op.SUCCEED, entry, operations.fields(successor=number))
+        return new
 
     def _dropped(self, entry: Entry) -> None:
-        self.give_up(entry.id, "the filter was dropped")
         self._touched.add(entry.id)
         self.repeats.pop(entry.id, None)
         self.on_drop(entry)
-
-
-class _EntryShelf:
-    """The native shelf as `State` writes it."""
-
-    def __init__(self, shelf: _native.Shelf) -> None:
-        self._shelf = shelf
-
-    def put(self, entry: Entry) -> None:
-        """Show a filter as it is now."""
-        filter, (limit, threshold) = entry.filter, limit_and_threshold(entry)
-        asked = limit is not None and "on_full" in entry.settings
-        self._shelf.put(
-            entry.name,
-            _UNREADY if filter is None else filter,
-            entry.id,
-            family=entry.settings.get("door", "bf"),
-            items=entry.items,
-            limit=limit,
-            full=f"this filter {refusal(entry)}" if asked else _NON_SCALING,
-            threshold=threshold,
-            loading=filter is None,
-            followed=entry.followed,
-        )
-
-    def drop(self, name: bytes) -> None:
-        """Show none of this name."""
-        self._shelf.drop(name)
-
-    def items(self, entry: Entry) -> int:
-        """How many keys a filter holds; if it is not on the shelf yet, what its entry says."""
-        figures = self._shelf.figures(entry.name)
-        return entry.items if figures is None else figures[0]

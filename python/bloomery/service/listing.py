@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from bloomery.service.access.cursors import Cursors
 from bloomery.service.access.permissions import ANYBODY, User
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.engine import Engine
 
 BUILT = b"\x00rebuild:"  # how names begin of filters that are built to take another's place
+UPLOADED = b"\x00upload:"  # and of filters that are being uploaded
+RESERVED = (BUILT, UPLOADED)  # no client may give a filter a name that starts so
 _ITERATIONS = 16  # for as many different patterns: past that an iteration takes longer
 
 
@@ -28,8 +30,8 @@ class Listing:
         self._cursors = Cursors()
 
     def _hide(self, entry: Entry) -> None:
-        """Show no filter that another node builds to take the place of one."""
-        if entry.name.startswith(BUILT) and self._engine.shared is not None:
+        """Hide filters that a rebuild creates, here or on another node."""
+        if entry.name.startswith(BUILT):
             self.hidden.add(entry.name)
 
     def names(self) -> list[bytes]:

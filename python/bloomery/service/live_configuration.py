@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
-from bloomery import _native, errors
+from bloomery import errors
 from bloomery.service.config import configuration
 from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings, find
@@ -46,8 +46,7 @@ class LiveConfiguration:
     def apply(self, new: Settings) -> None:
         """Go by other settings from now on; the caller has checked them."""
         if new.maxmemory != self.settings.maxmemory:
-            alone = self._engine.shared is None  # a node looks itself where writes come in
-            _native.set_memory_limit(new.maxmemory or None if alone else None)
+            self._engine.set_memory_limit(new.maxmemory)
         self._engine.shelf.most_layers = new.cf_max_expansions
         logs.set_level(new.log_level)
         for item in fields(new):

@@ -67,9 +67,6 @@ class PolicyFields(StrictModel):
     )
 
 
-POLICY = set(PolicyFields.model_fields)
-
-
 Source = Annotated[
     str,
     Field(pattern=r"^[a-z0-9_-]{1,64}$", description="A source of the server's configuration."),

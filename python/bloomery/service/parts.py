@@ -17,7 +17,6 @@ from bloomery import _native, errors
 from bloomery.service.access.audit import Audit
 from bloomery.service.access.authentication import Access
 from bloomery.service.access.shared_users import user_source
-from bloomery.service.background import Background
 from bloomery.service.clock import Clock, HighWaterMark
 from bloomery.service.commands import Commands
 from bloomery.service.config.configuration import Configuration
@@ -25,17 +24,17 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
 from bloomery.service.declared import DeclaredFilters
 from bloomery.service.durability.backup import Backups
-from bloomery.service.durability.log import Fsync
+from bloomery.service.durability.batch_log import FileBatchLog
+from bloomery.service.durability.log import Fsync, Log
 from bloomery.service.durability.no_log import NodeLog
 from bloomery.service.durability.recovery import Recovery
 from bloomery.service.durability.schedule import SnapshotSchedule
 from bloomery.service.engine import Engine
-from bloomery.service.group_commit import GroupCommit, Turns
 from bloomery.service.live_configuration import LiveConfiguration
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.network.input_budget import InputBudget
 from bloomery.service.observe.logs import Say
-from bloomery.service.policy.alerts import Alerts
+from bloomery.service.policy.alerts import Alert, Alerts
 from bloomery.service.policy.enforcer import PolicyEnforcer
 from bloomery.service.policy.rebuilds import Rebuilds
 from bloomery.service.policy.server_alerts import ServerAlerts, log_unavailable
@@ -44,6 +43,7 @@ from bloomery.service.registry.provisioner import Provisioner
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.registry.server_id import LOCAL_REGISTRY, server_id
 from bloomery.service.sampling.sampler import Sampler
+from bloomery.service.sequencer import Sequencer
 
 if TYPE_CHECKING:
     from bloomery.service.replication.node import Node
@@ -103,8 +103,8 @@ class Parts:
         for problem in self.problems:
             say(f"recovery: {problem}", level="warning")
         self.engine = self._open_engine(recovered)
-        self.background = Background(self.engine, defers=node is None)
-        self.group_commit = self._open_turns()
+        self.file_log: FileBatchLog | None = None  # of a server that is no node
+        self.sequencer = self._open_sequencer()
         self.lookups = Lookups(self.engine, settings, sources)
         registry = settings.registry or self.data / LOCAL_REGISTRY
         # A registry of its own, in its folder, every node writes; one that all use, one of them.
@@ -117,21 +117,20 @@ class Parts:
 
             traffic = NodeTraffic(settings, node)
         self.sampler = Sampler(
-            self.engine, self.group_commit, self.lookups, self.publisher, settings, say, traffic
+            self.engine, self.sequencer, self.lookups, self.publisher, settings, say, traffic
         )
         self.sampler.on_sample.subscribe(self.enforcer.sampled)
         self.commands = Commands(
             self.engine,
             settings,
             self.lookups,
-            background=self.background,
             sample=self.sampler.last_as_dict,
         )
-        self.rebuilds = Rebuilds(self.commands, self.group_commit, self.background, say)
-        self.declared = DeclaredFilters(self.commands, self.group_commit, alerts, filters)
+        self.rebuilds = Rebuilds(self.commands, say)
+        self.declared = DeclaredFilters(self.commands, alerts, filters)
         self.snapshots = SnapshotSchedule(
             self.engine,
-            cast("GroupCommit", self.group_commit),  # not used on a node
+            self.file_log,
             alerts,
             settings,
             snapshot_number=recovered.snapshot_number,
@@ -155,29 +154,27 @@ class Parts:
         )
         self.audit = Audit(self.data, say)
         self.access = Access(user_source(settings, say), say, self.audit.note)
-        self.provisioner = Provisioner(
-            self.commands, self.group_commit, self.background, self.publisher.writer, self.audit
-        )
+        self.provisioner = Provisioner(self.commands, self.publisher.writer, self.audit)
         self.server_alerts = ServerAlerts(
-            alerts, self.data, self.engine, self.group_commit, self.publisher, self.lookups
+            alerts, self.data, self.engine, self.sequencer, self.publisher, self.lookups
         )
         self.server_alerts.start()
 
-    def _open_turns(self) -> Turns:
+    def _open_sequencer(self) -> Sequencer:
         if self.node is not None:
             return self.node.follow(self.engine)
         on_refuse = partial(log_unavailable, self.alerts)
-        return GroupCommit(self.engine, on_refuse, self.background.idle)
+        self.file_log = FileBatchLog(self.engine, cast("Log", self.engine.log), on_refuse)
+        return self.file_log.sequencer
 
     def _open_engine(self, recovered: Recovery) -> Engine:
         settings = self.settings
         fsync, limit = cast("Fsync", settings.fsync), settings.snapshot_log_bytes
         log = NodeLog() if self.node is not None else recovered.log(fsync, limit)
-        # Only now: a lower limit than before must not keep the server from its own data.
-        _native.set_memory_limit(settings.maxmemory or None if self.node is None else None)
         _native.unmap_aside()
         clock = Clock(recovered.state.now, mark=HighWaterMark(self.data / "clock"))
         engine = Engine(recovered.state, log, clock)
+        engine.set_memory_limit(settings.maxmemory)
         engine.shelf.most_layers = settings.cf_max_expansions
         return engine
 
@@ -185,9 +182,10 @@ class Parts:
         url, secret = self.settings.webhook_url, self.settings.webhook_secret
         return Webhook(url, secret.encode(), self.say, self._id) if url else None
 
-    def _deliver(self, alert: dict[str, Any]) -> None:
+    def _deliver(self, raised: Alert, state: str) -> None:
+        alert = raised.as_dict(state)
         # What is told of a filter that nodes share is told once, by the lease holder.
-        delivers = alert.get("filter") is None or self.node is None or self.node.holds_lease
+        delivers = raised.name is None or self.node is None or self.node.holds_lease
         if self.webhook is not None and delivers:
             self.webhook.deliver(alert)
         elif self.webhook is not None:
@@ -212,8 +210,9 @@ class Parts:
     async def tick(self) -> bool:
         """Do what is due each second, and what could not be done before; return whether the users
         were changed."""
-        self.group_commit.join()
-        await self.group_commit.retry()
+        self.sequencer.join()
+        if self.file_log is not None:
+            await self.file_log.retry()
         if self.node is not None:
             self._lead(self.node)
         self.enforcer.pass_second()
@@ -227,7 +226,7 @@ class Parts:
     async def close(self, shutdown: Shutdown, syncing: asyncio.Future[None] | None = None) -> None:
         """Close all parts, whichever of them fails. `syncing` brings the log to the disk."""
         self.access.close()
-        await shutdown.step("what was written last is logged", self.group_commit.close())
+        await shutdown.step("what was written last is logged", self.sequencer.close())
         if syncing is not None:
             syncing.cancel()
         await shutdown.step("samples are handed over", self.sampler.stop())
@@ -238,7 +237,8 @@ class Parts:
             await shutdown.step("the webhook is closed", asyncio.to_thread(self.webhook.close))
         if self.node is not None:  # first: what it does may need the thread of the log
             await shutdown.step("the node leaves", self.node.stop())
-        await shutdown.step("the log's thread ends", asyncio.to_thread(self.group_commit.stop))
+        if self.file_log is not None:
+            await shutdown.step("the log's thread ends", asyncio.to_thread(self.file_log.stop))
         await shutdown.step("the log is closed", asyncio.to_thread(self.engine.log.close))
         await shutdown.step("the time is kept", asyncio.to_thread(self.engine.clock.close))
         outcome = "done" if shutdown.code == 0 else "failed"

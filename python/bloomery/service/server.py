@@ -1,7 +1,12 @@
 """The server: runs its parts (`parts.py`) from start to shutdown, and hands them to both protocols.
 
-run: lock the folder ─> open HTTP (not ready) ─> recover ─> open RESP ─> ready ─> SIGTERM
+run: lock the folder ─> open HTTP (health only) ─> recover ─> open RESP ─> import the rest
+     ─> HTTP answers everything, the registry is written ─> ready ─> SIGTERM
      ─> not ready ─> take no more connections ─> drain ─> snapshot ─> end
+
+FastAPI, Jinja2, SQLAlchemy and prometheus-client take half of a start to import, and RESP clients
+need none of them. So they are imported once RESP answers (`_import_rest`), on a thread: clients
+wait for a few milliseconds at most. tests/integration/operation/test_start.py checks both.
 """
 
 from __future__ import annotations
@@ -14,6 +19,9 @@ import signal
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +34,38 @@ from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import lock
 from bloomery.service.durability.preload import Preload
 from bloomery.service.durability.recovery import Recovery, recover
-from bloomery.service.group_commit import GroupCommit
 from bloomery.service.http.server import HttpServer
 from bloomery.service.network import binding
 from bloomery.service.network.listening import Listener
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
-from bloomery.service.observe.metrics import Metrics, ServerFigures
+from bloomery.service.observe.server_figures import ServerFigures
 from bloomery.service.parts import Parts, Shutdown
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.resp.server import RespServer
 
 if TYPE_CHECKING:
+    from bloomery.service.observe.metrics import Metrics
     from bloomery.service.replication.node import Node
 
 _DRAIN_SECONDS = 5.0
 _OLDEST = 1000  # collections of the younger objects, before the oldest are looked at too
+# Imported after RESP answers.
+_REST = ("http.app", "observe.metrics", "registry.registry")
+# Packages that only those import: without one, the server does not start.
+_REST_PACKAGES = (
+    *("alembic", "fastapi", "jinja2", "prometheus_client", "pydantic", "sqlalchemy"),
+    "starlette",
+)
+
+
+class Phase(Enum):
+    """What a server does."""
+
+    LOADING = "loading"  # until both ports answer
+    SERVING = "serving"
+    DRAINING = "draining"
 
 
 class Server:
@@ -68,8 +91,7 @@ class Server:
         self.data = Path(settings.data)
         self.accept_loss = accept_loss
         self.started = time.time()
-        self.loaded = False  # the filters are there
-        self.serving = False  # does it take requests?
+        self.phase = Phase.LOADING
         self.http_address = ""
         self.alerts = Alerts(self.say)
         self.certificate: Tls | None = None
@@ -90,6 +112,7 @@ class Server:
         """Serve until a signal says to stop; the exit code."""
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
+        _require_rest()
         loop.set_exception_handler(logs.complain)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -104,9 +127,10 @@ class Server:
             background = [self._repeat(self._sweep_http, "the limits of HTTP could not be kept")]
             if not await self._load(stop):
                 return 0
-            await self.parts.declared.make()  # before a client makes another of that name
-            self.http.serve(self.parts, self.metrics.render, self._figures)
+            await self.parts.declared.make()  # before a client creates another of that name
+            await self.parts.rebuilds.drop_unfinished()
             await self.parts.lookups.start(self.say)
+            self.http.hold()
             resp = await self._listen(bound)
             background.append(self._repeat(self._tick, "what is due each second failed"))
             syncing = self._begin_syncing()
@@ -114,15 +138,16 @@ class Server:
                 background.append(asyncio.create_task(self.certificate.watch(self._reload)))
             background.append(asyncio.create_task(self._follow_configuration()))
             self.parts.sampler.start()
-            if self.node is not None:
-                self.node.introduce()
-            self.serving = True
-            self._print_ready()
-            notify("READY=1", f"STATUS=resp={self.parts.resp_address} http={self.http_address}")
             try:
+                await self._open_rest()
+                if self.node is not None:
+                    self.node.introduce()
+                self.phase = Phase.SERVING
+                self._print_ready()
+                notify("READY=1", f"STATUS=resp={self.parts.resp_address} http={self.http_address}")
                 await stop.wait()
             finally:
-                self.serving = False
+                self.phase = Phase.DRAINING
                 self.say("stopping: requests that have begun are answered, then a snapshot is made")
                 notify("STOPPING=1")
                 await asyncio.sleep(self.settings.drain_seconds)
@@ -133,8 +158,28 @@ class Server:
                 shutdown = Shutdown(self.say)
                 await shutdown.step("requests that have begun are answered", self._drain())
                 await shutdown.step("rebuilds are stopped", self.parts.rebuilds.stop())
-            await self.parts.close(shutdown, syncing)
+                await self.parts.close(shutdown, syncing)
             return shutdown.code
+
+    async def _open_rest(self) -> None:
+        """Answer HTTP requests, and write the registry: what RESP clients do not wait for."""
+        await asyncio.to_thread(_import_rest)
+        from bloomery.service.http.app import Application
+        from bloomery.service.observe.metrics import Metrics
+
+        parts = self.parts
+        self.metrics = Metrics(
+            parts.commands,
+            parts.sequencer,
+            parts.snapshots,
+            parts.publisher,
+            parts.sampler,
+            self.alerts,
+            self._figures,
+        )
+        self.http.serve(Application(parts, self.not_ready, self.metrics.render, self._figures))
+        await asyncio.to_thread(parts.publisher.open)
+        _collect_garbage()
 
     async def _load(self, stop: asyncio.Event) -> bool:
         """Load the filters; False if the server is to stop before they are there. HTTP answers
@@ -145,7 +190,6 @@ class Server:
             )
             self._preload = None
             self._open(recovered)
-            self._loaded()
             return True
         from bloomery.service.replication.node import Node  # 0.15 s that others need not wait for
 
@@ -158,18 +202,10 @@ class Server:
         if started.done():
             await started
             await self.parts.access.refresh()
-            self._loaded()
             return True
         started.cancel()
         await self.parts.close(Shutdown(self.say))
         return False
-
-    def _loaded(self) -> None:
-        # What is there stays: a collection that walks a million objects holds up everybody.
-        gc.freeze()
-        gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
-        gc.enable()  # the command has disabled it for the start
-        self.loaded = True
 
     async def _has_users(self) -> bool:
         """Whether there are users; of nodes whose Redis does not answer, there may be."""
@@ -187,8 +223,9 @@ class Server:
     def not_ready(self, writes: bool) -> str:
         """Why clients may not use it: loading, draining or unfit; and, for those who write too,
         that it refuses writes; "" if they may."""
-        if not self.serving:
-            return "draining" if self.loaded else "loading"
+        if self.phase is not Phase.SERVING:
+            phase: str = self.phase.value
+            return phase
         # Who balances cuts clients off a node that is unfit, which at "draining" it does not.
         why = None if self.node is None else self.node.unfit()
         if why is not None:
@@ -223,16 +260,6 @@ class Server:
             read=self.read,
         )
         self.resp = RespServer(self.parts)
-        parts = self.parts
-        self.metrics = Metrics(
-            parts.commands,
-            parts.group_commit,
-            parts.snapshots,
-            parts.publisher,
-            parts.sampler,
-            self.alerts,
-            self._figures,
-        )
 
     def _figures(self) -> ServerFigures:
         _, refused, native, rare = self.resp.clients.figures()
@@ -265,14 +292,13 @@ class Server:
 
     def _begin_syncing(self) -> asyncio.Future[None] | None:
         """Bring a log on a disk there each second."""
-        turns = self.parts.group_commit
-        if isinstance(turns, GroupCommit):
-            return asyncio.ensure_future(turns.flush_each_second())
-        return None
+        log = self.parts.file_log
+        return None if log is None else asyncio.ensure_future(log.flush_each_second())
 
     async def _listen(self, bound: list[str]) -> Listener:
         resp = await self.resp.open(bound, self.settings.resp_port, self.tls)
         self.parts.resp_address = resp.address
+        self.say(f"RESP answers at {resp.address}; HTTP is being loaded", level="debug")
         return resp
 
     def _print_ready(self) -> None:
@@ -334,3 +360,23 @@ class Server:
         """Let requests that have begun end, and their replies go out."""
         until = time.monotonic() + _DRAIN_SECONDS
         await asyncio.gather(self.http.drain(until), self.resp.drain(until))
+
+
+def _require_rest() -> None:
+    """Raise ModuleNotFoundError if a package that is imported later is not installed."""
+    for name in _REST_PACKAGES:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def _import_rest() -> None:
+    for name in _REST:
+        import_module(f"bloomery.service.{name}")
+
+
+def _collect_garbage() -> None:
+    """Collect garbage from now on, but not among what the start has made: it stays, and to walk a
+    million objects would block all clients."""
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _OLDEST)
+    gc.enable()  # the command has disabled it for the start

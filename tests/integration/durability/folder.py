@@ -41,7 +41,7 @@ class Folder:
 
     def segment(self, number: int) -> Path:
         """A segment of the log."""
-        return self.path / "log" / f"{number:08}.sqlite"
+        return self.path / "log" / f"{number:08}.log"
 
 
 def make(folder: Path) -> Folder:

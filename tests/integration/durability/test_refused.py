@@ -3,10 +3,8 @@ is accepted, an alert stays until somebody has moved the damaged files away."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,10 +15,11 @@ import pytest
 
 from bloomery.service.access import users
 from bloomery.service.access.permissions import Role
-from bloomery.service.durability.segment import row_sum
+from bloomery.service.durability.log import Log
 from integration.conftest import open_folder
 from integration.resp.wire import Connection, ask
 from integration.servers import BloomeryServer, Serve, free_port, wait_until
+from unit.service.durability.damaging import change, frames
 
 pytestmark = pytest.mark.slow
 KEYS = [f"key-{number}" for number in range(300)]
@@ -42,37 +41,34 @@ def killed() -> Iterator[Path]:
 
 def segment(data: Path) -> Path:
     """The only segment."""
-    return data / "log" / "00000001.sqlite"
+    return data / "log" / "00000001.log"
 
 
-def change(data: Path, statement: str, *values: Any) -> None:
-    """Let SQL loose on the log."""
-    with contextlib.closing(sqlite3.connect(segment(data), isolation_level=None)) as connection:
-        connection.execute(statement, values)
+def damage_row(data: Path, number: int) -> None:
+    """Change the last byte of a row, which is a commit of its own."""
+    change(segment(data), sum(map(len, frames(segment(data))[: number + 1])) - 1)
 
 
 def unknown_operation(data: Path) -> None:
     """A row of a newer bloomery, before a rollback."""
-    sum = row_sum(302, 1.0, 1, 99, b"")
-    change(data, "INSERT INTO log VALUES(302, 1.0, 1, 99, x'', ?)", sum)
+    log = Log(data / "log", segment=2, seq=301)
+    log.append([(1, 99, b"")])
+    log.close()
 
 
 def damaged_row(data: Path) -> None:
     """A row in the middle."""
-    change(data, "UPDATE log SET data = x'0011223344556677' WHERE seq = 150")
+    damage_row(data, 150)
 
 
 def damaged_create(data: Path) -> None:
     """The row that made the filter."""
-    change(data, "UPDATE log SET data = x'7b7d' WHERE seq = 1")
+    damage_row(data, 1)
 
 
-def damaged_wal(data: Path) -> None:
-    """One byte in the middle of the write-ahead file."""
-    wal = Path(f"{segment(data)}-wal")
-    raw = bytearray(wal.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    wal.write_bytes(raw)
+def damaged_end(data: Path) -> None:
+    """The last row, which could be taken for one that a crash cut off."""
+    damage_row(data, 301)
 
 
 def asked(server: BloomeryServer, path: str) -> bytes:
@@ -92,9 +88,9 @@ def alerts(server: BloomeryServer) -> list[dict[str, Any]]:
     ("damage", "word"),
     [
         (unknown_operation, "operation 99"),
-        (damaged_row, "row 150"),
-        (damaged_create, "row 1 "),
-        (damaged_wal, "-wal: damaged"),
+        (damaged_row, "operations 150 to 150 are lost"),
+        (damaged_create, "operations 1 to 1 are lost"),
+        (damaged_end, "ends with operation 300"),
     ],
 )
 def test_a_damaged_log(
@@ -134,7 +130,7 @@ def test_a_damaged_log(
 def test_nobody_is_told_that_it_is_ready(killed: Path, tmp_path: Path) -> None:
     """While a start is refused, no one who asks /readyz is sent any clients."""
     data = Path(shutil.copytree(killed, tmp_path / "copy"))
-    damaged_wal(data)
+    damaged_row(data)
     port = free_port()
     server = BloomeryServer(tmp_path, "--http-port", str(port), data=data)
     server.spawn()

@@ -174,11 +174,11 @@ def test_a_damaged_log(story: Story, tmp_path: Path) -> None:
     for name in FILTERS:
         story.add(name)
     assert [len(keys) for keys in story.keys.values()] > before
-    wal = max(story.server.data.glob("log/*.sqlite-wal"))
-    with wal.open("r+b") as file:
-        middle = wal.stat().st_size // 2
+    segment = max(story.server.data.glob("log/*.log"))
+    with segment.open("r+b") as file:
+        middle = segment.stat().st_size // 2
         file.seek(middle)
-        file.write(story.random.randbytes(wal.stat().st_size - middle - 4096))
+        file.write(story.random.randbytes(segment.stat().st_size - middle))
     story.connection.ask("SAVE")
     assert "written anew, from memory" in story.server.printed()
     story.assert_two_copies(tmp_path / "copy")

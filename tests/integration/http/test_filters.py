@@ -1,5 +1,6 @@
 """Filters over HTTP: made, listed, shown, changed, dropped; and what is done to whole ones."""
 
+import itertools
 import time
 from typing import Any
 
@@ -215,6 +216,51 @@ def test_a_change_that_is_refused_changes_nothing(http: Http) -> None:
     http.ask("PATCH", at("kept"), {"expires_at": end, "name": "é" * 1000}, 422)
     http.ask("PATCH", at("nobody"), {"expires_at": end}, 404)
     assert http.ask("GET", at("kept")) | {"sample": None} == before | {"sample": None}
+
+
+GOOD_CHANGES: list[dict[str, Any]] = [
+    {"warn_at": 0.25},
+    {"on_full": "alert", "full_at": 0.5},
+    {"expires_at": 9e9},
+    {"expires_at": 1.0},
+    {"name": "patched-new"},
+]
+BAD_CHANGES: list[tuple[dict[str, Any], int]] = [
+    ({"source": "missing"}, 422),
+    ({"on_full": "grow"}, 422),
+    ({"grace": 5}, 422),
+    ({"name": "patched-taken"}, 409),
+    ({"name": "é" * 1000}, 422),
+    ({"name": "\\x00rebuild:x"}, 422),
+]
+
+
+def test_a_patch_changes_all_or_nothing(http: Http) -> None:
+    """A request with right and wrong fields, in any order, is refused and leaves the filter
+    unchanged; one with right fields only does all of it."""
+    for name in ("patched", "patched-taken"):
+        http.create(name, 100, kind="bloom")
+    http.keys("patched", "add", "alice")
+    before = http.ask("GET", at("patched")) | {"sample": None}
+    for right, (wrong, status) in itertools.product(GOOD_CHANGES, BAD_CHANGES):
+        for body in (right | wrong, wrong | right):
+            if right.keys() & wrong.keys():
+                continue
+            http.ask("PATCH", at("patched"), body, status)
+            after = http.ask("GET", at("patched")) | {"sample": None}
+            assert after == before, body
+    everything = {
+        name: value
+        for right in GOOD_CHANGES[:3] + GOOD_CHANGES[4:]
+        for name, value in right.items()
+    }
+    http.ask("PATCH", at("patched"), everything | {"source": None})
+    told = http.ask("GET", at("patched-new"))
+    assert (told["expires_at"], told["policy"]["on_full"]) == (9e9, "alert")
+    assert (told["policy"]["warn_at"], told["policy"]["full_at"]) == (0.25, 0.5)
+    http.ask("PATCH", at("patched-new"), {"warn_at": 0.5, "expires_at": 1.0, "name": "x"}, 204)
+    for name in ("patched", "patched-new", "x"):
+        http.ask("GET", at(name), status=404)
 
 
 def test_whole_filters(http: Http) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op
+from bloomery.service.domain.operations import Op, named
 from bloomery.service.durability.log import Row
 from bloomery.service.durability.recovery import recover
 from integration.http.asking import Http, Raw, at, post, problem
@@ -34,9 +34,11 @@ def test_not_ready_while_loading(tmp_path: Path) -> None:
     settings = {"kind": "scalable", "capacity": 1000, "error_rate": 0.01}
     hashes = np.random.default_rng(1).integers(0, 2**63, 4_000_000, dtype=np.uint64)
     rows: list[Row] = [
-        (time.time(), 1, Op.CREATE, operations.fields(name="large", settings=settings))
+        (time.time(), 1, Op.CREATE, named(b"large", operations.fields(settings=settings)))
     ]
-    rows += [(time.time(), 1, Op.ADD, part.tobytes()) for part in np.split(hashes, 100)]
+    rows += [
+        (time.time(), 1, Op.ADD, named(b"large", part.tobytes())) for part in np.split(hashes, 100)
+    ]
     log.write(rows)
     log.close()
     port = free_port()

@@ -295,7 +295,7 @@ def left_over(redis_server: RedisServer) -> bytes:
     with redis.Redis(port=redis_server.port) as store:
         (log,) = [key for key in store.scan_iter() if key.endswith(b":log")]
         text = b"".join(value for _, entry in store.xrange(log) for value in entry.values())
-    found = re.search(rb"u0000(rebuild:[0-9a-f]{16})", text)
+    found = re.search(rb"\0(rebuild:[0-9a-f]{16})", text)
     assert found is not None
     return b"\0" + found[1]
 
@@ -318,7 +318,7 @@ def test_filters_that_are_changed_as_a_whole(start_bound: StartBound, rows: str)
         for name in ("clear", "merge", "bind"):
             other.keys(name, "add", "behind it")
             assert wait_until(lambda: rebuild(one, name)["state"] == "failed")  # noqa: B023
-            assert "meanwhile" in rebuild(one, name)["problem"]
+            assert "during the rebuild" in rebuild(one, name)["problem"]
             assert wait_until(lambda: rebuild(other, name) is None)  # noqa: B023
         for name, keys in (
             ("clear", ["behind it"]),

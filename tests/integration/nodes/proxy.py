@@ -16,6 +16,7 @@ class Proxy:
         self.place = place
         self.carried = 0  # bytes from the place
         self.bytes_a_second: float | None = None  # from the place
+        self.delay = 0.0  # seconds that bytes are under way, in each direction
         self._dull = threading.Event()
         self._cut = False
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
@@ -98,6 +99,8 @@ class Proxy:
                     time.sleep(0.01)
                 if pair not in self._pairs:
                     break
+                if self.delay:
+                    time.sleep(self.delay)
                 if back:
                     self.carried += len(data)
                     if self.bytes_a_second:

@@ -6,8 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from bloomery import errors
-from bloomery.service.replication.turns import SharedTurns
+from bloomery.service.domain.operations import Record
+from bloomery.service.replication.node import Node
 from bloomery.service.resp.connection import RespConnection
 from bloomery.service.server import Server
 from integration.servers import RedisServer
@@ -16,20 +19,21 @@ from waiting import wait_until_async
 
 
 class Gate:
-    """Entries that are on their way, and go no further by themselves."""
+    """Holds the batches of a node until a test forwards or refuses them."""
 
-    def __init__(self, turns: SharedTurns) -> None:
-        self.turns, self._send = turns, turns._send
-        self.entries: list[tuple[int, bytes, int]] = []
-        turns._send = lambda *entry: self.entries.append(entry)
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._node, self._append = node, node.append
+        self.batches: list[tuple[int, list[Record]]] = []
+        monkeypatch.setattr(node, "append", lambda *batch: self.batches.append(batch))
 
     def forward(self) -> None:
-        """Let the last one into the log."""
-        self._send(*self.entries[-1])
+        """Append the last batch to the log."""
+        self._append(*self.batches[-1])
 
     def refuse(self) -> None:
-        """Let the last one be refused."""
-        self.turns.refused(self.entries[-1][0], errors.StoreUnavailable("Redis is away"))
+        """Refuse the last batch, as if Redis were unavailable."""
+        problem = errors.StoreUnavailable("Redis is unavailable")
+        self._node.sequencer.refused(self.batches[-1][0], problem)
 
 
 async def _client(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -41,7 +45,7 @@ async def _client(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 def test_a_write_that_is_done_is_not_refused_with_another(
-    tmp_path: Path, redis_server: RedisServer
+    tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A filter is made, which the log has, while others' writes are on their way. Its client waited
     for them, and was told why they were refused."""
@@ -56,18 +60,19 @@ def test_a_write_that_is_done_is_not_refused_with_another(
             )
             making.write(b"BF.RESERVE seen 0.01 1000\r\n")
             assert await made.readexactly(5) == b"+OK\r\n"
-            gate = Gate(cast("SharedTurns", server.parts.group_commit))
+            assert server.node is not None
+            gate = Gate(server.node, monkeypatch)
             making.write(b"BF.RESERVE other 0.01 1000\r\n")
-            assert await wait_until_async(lambda: len(gate.entries) == 1)
+            assert await wait_until_async(lambda: len(gate.batches) == 1)
             adding.write(b"BF.ADD seen 1\r\n")
             assert await wait_until_async(lambda: two.session.held)
             gate.forward()
-            assert await wait_until_async(lambda: len(gate.entries) == 2)
+            assert await wait_until_async(lambda: len(gate.batches) == 2)
             assert await wait_until_async(lambda: not one.busy and not one.joined)
             late.write(b"BF.ADD seen 2\r\n")
             assert await wait_until_async(lambda: three.session.held)
             gate.refuse()
-            assert await wait_until_async(lambda: len(gate.entries) == 3)
+            assert await wait_until_async(lambda: len(gate.batches) == 3)
             gate.refuse()
             replies = [(await reader.readline())[:4] for reader, _ in clients]
             assert replies == [b"+OK\r", b"-ERR", b"-ERR"]

@@ -12,13 +12,13 @@ import pytest
 from integration.nodes.fleet import client_at
 from integration.servers import BloomeryServer, RedisServer, Serve
 
-# As it is, with entries of 4,000 bytes in place of 32 MiB.
+# As it is, with entries of 2,000 bytes instead of 4 MiB. A record of 900 keys is an entry alone.
 SMALL = """
 import functools, sys
-from bloomery.service.replication import cuts, turns
+from bloomery.service.replication import cuts, node
 from bloomery.service.replication.redis_log import log
-turns.MOST, turns.CutTurn = 2000, functools.partial(cuts.CutTurn, most=2000)
-log.MOST_ENTRY = 4000
+node.split_batch = functools.partial(cuts.split_batch, limit=2000)
+log.MOST_ENTRY = 12000
 from bloomery.cli import main
 sys.exit(main(sys.argv[1:]))
 """

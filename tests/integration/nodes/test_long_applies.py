@@ -26,14 +26,14 @@ SLOWLY = f"""
 import sys, time
 from bloomery.service.domain.operations import Op
 from bloomery.service.engine import Engine
-apply = Engine.apply_shared
+apply = Engine.apply
 
 def slowly(self, op, number, *rest):
     if op == Op.CLEAR:
         time.sleep(8 if self.state.filters[number].name == b"largest" else {SECONDS})
     return apply(self, op, number, *rest)
 
-Engine.apply_shared = slowly
+Engine.apply = slowly
 from bloomery.cli import main
 sys.exit(main(sys.argv[1:]))
 """

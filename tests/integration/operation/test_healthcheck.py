@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
-from bloomery.service.group_commit import GroupCommit
 from unit.service.inside import running
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "healthcheck.py"
@@ -29,9 +28,9 @@ def test_a_server_that_only_refuses_writes_is_well(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path) as server:
             assert await healthcheck(server.http_address) == 0
-            commits = server.parts.group_commit
-            assert isinstance(commits, GroupCommit)
-            async with commits.frozen(errors.LogUnavailable("the disk is full")):
+            log = server.parts.file_log
+            assert log is not None
+            async with log.frozen(errors.LogUnavailable("the disk is full")):
                 assert server.not_ready(writes=True)
                 assert await healthcheck(server.http_address) == 0
         assert await healthcheck(server.http_address) == 1

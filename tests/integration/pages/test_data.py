@@ -99,3 +99,16 @@ def test_files_are_kept_for_ever_under_their_hash(http: httpx.Client) -> None:
         f"{folder}/../frame.py",
     ):
         assert http.get(wrong).status_code == 404, wrong
+
+
+def test_audit_log_shows_names_that_are_not_text(http: httpx.Client) -> None:
+    """The page of the audit log prints a name that is not UTF-8 as other pages do."""
+    assert http.delete("/filters/%ffaudited").status_code == 404
+
+    def shown() -> bool:
+        answer = http.get("/ui/data/audit")
+        assert answer.status_code == 200, answer.text
+        names = [name for line in answer.json()["lines"] for name in line.get("names", [])]
+        return "\\xffaudited" in names
+
+    assert wait_until(shown)

@@ -73,7 +73,6 @@ def test_info_has_a_section_of_our_own(empty: BloomeryServer) -> None:
         assert int(after["python_commands"]) > int(before["python_commands"])
         assert after["refusing_writes"] == "0"
         assert after["recovery_problems"] == "0"
-        assert after["log_pending"] == "0"
         assert int(after["log_bytes"]) > 0
         wait_until(lambda: facts(wire, "bloomery")["registry"] == "ok")
         assert facts(wire, "bloomery")["registry"] == "ok"
@@ -226,6 +225,38 @@ def test_clients_are_listed_and_closed(empty: BloomeryServer) -> None:
         assert told(first.ask("PING")) == "+PONG"
         assert told(first.ask("QUIT")) == "+OK"
         assert first.reply() == b""
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+def test_many_clients_are_listed_and_closed(empty: BloomeryServer) -> None:
+    """With many clients, which the server goes through in slices, the replies are the same."""
+    wires = [Wire(empty.resp_port) for _ in range(200)]
+    first, second, third, *_ = wires
+    try:
+        numbers = [told(wire.ask("CLIENT", "ID"))[1:] for wire in wires]
+        lines = shown(first.ask("CLIENT", "LIST"))[1:].splitlines()
+        listed = [dict(word.split("=", 1) for word in line.split(" ")) for line in lines]
+        assert set(numbers) <= {one["id"] for one in listed}
+        by_number = {one["id"]: one for one in listed}
+        chosen = numbers[50:150]
+        only = shown(first.ask("CLIENT", "LIST", "ID", *chosen, "999999999"))[1:].splitlines()
+        assert [line.split()[0] for line in only] == [f"id={number}" for number in chosen]
+        assert shown(first.ask("CLIENT", "LIST", "TYPE", "normal")).count("\n") >= len(wires)
+        assert told(first.ask("CLIENT", "KILL", by_number[numbers[1]]["addr"])) == "+OK"
+        assert second.closed()
+        assert told(first.ask("CLIENT", "KILL", "1.2.3.4:5")) == "-ERR No such client"
+        assert told(first.ask("CLIENT", "KILL", "ID", numbers[0])) == ":0"
+        assert told(third.ask("CLIENT", "KILL", "ID", numbers[2], "SKIPME", "no")) == ":1"
+        assert third.reply() == b""
+        assert told(first.ask("MULTI")) == "+OK"
+        assert told(first.ask("CLIENT", "LIST")) == "+QUEUED"
+        assert told(first.ask("CLIENT", "KILL", "ID", numbers[3])) == "+QUEUED"
+        replies = first.ask("EXEC")
+        assert replies.count(b" laddr=") >= len(wires) - 2
+        assert replies.endswith(b":1\r\n")
+        assert told(first.ask("PING")) == "+PONG"
     finally:
         for wire in wires:
             wire.close()

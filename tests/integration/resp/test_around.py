@@ -65,6 +65,22 @@ def test_what_is_no_dump_is_refused(client: Any) -> None:
         client.execute_command("RESTORE", "b", 0, dumped, "SOON")
 
 
+def test_restore_that_does_not_fit_leaves_the_filter(client: Any) -> None:
+    """RESTORE with REPLACE is refused when memory is short, and the filter keeps its keys."""
+    client.execute_command("BF.RESERVE", "large", 0.01, 2_000_000, "NONSCALING")
+    dumped = client.dump("large")
+    client.delete("large")
+    client.bf().madd("small", *range(100))
+    client.config_set("maxmemory", 1 << 20)
+    with pytest.raises(redis.ResponseError, match="memory"):
+        client.restore("small", 0, dumped, replace=True)
+    assert client.bf().mexists("small", *range(100)) == [1] * 100
+    client.config_set("maxmemory", 0)
+    assert client.restore("small", 0, dumped, replace=True)
+    assert client.execute_command("BF.CARD", "small") == 0
+    assert client.keys() == [b"small"]
+
+
 def test_modules(client: Any) -> None:
     """The module is listed, in MODULE LIST and in INFO, and there is no cluster."""
     [module] = client.module_list()

@@ -90,7 +90,7 @@ SCRIPTS = {
         BF.EXISTS r x => :0 | #f
         BF.ROTATE missing => -ERR not found
         BF.ADD plain x => :1 | #t
-        BF.ROTATE plain => -ERR 'plain' is a scalable filter: only a rotating one rotates
+        BF.ROTATE plain => -ERR 'plain' is a scalable filter; only a rotating filter can rotate
         """,
     "banks": """
         BF.RESERVE bank 0.001 100 KIND bank => +OK

@@ -48,6 +48,7 @@ COMMANDS = [
 GROUPS = {
     "exact": ["build"],
     "index": ["build", "find", "stats", "verify"],
+    "log": ["dump"],
     "user": ["add", "list", "remove", "password", "token", "revoke", "allow"],
     "cluster": ["up"],
     "corpus": ["dedup"],

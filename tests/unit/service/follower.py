@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import RegistryRow
+from bloomery.service.registry.rows import RegistryRow
 from bloomery.service.registry.writer import RegistryWriter
 
 SOON = 30.0  # what takes longer than this, on a busy machine too, is a hang
@@ -15,9 +15,12 @@ class Follower:
     def __init__(self, url: str, server: str = "here") -> None:
         self.filters: dict[int, RegistryRow] = {}
         self.reads = 0
-        self.writer = RegistryWriter(
-            Registry(url, server), lambda: self.read(), first_retry=0.02, last_retry=0.1
-        )
+        self.registry = Registry(url, server)
+        self.writer = RegistryWriter(lambda: self.read(), first_retry=0.02, last_retry=0.1)
+
+    def start(self) -> None:
+        """Start to write its registry."""
+        self.writer.start(self.registry)
 
     def read(self) -> Iterable[RegistryRow]:
         """All filters."""

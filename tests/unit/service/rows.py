@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bloomery.service.registry.tables import RegistryRow
+from bloomery.service.registry.rows import RegistryRow
 from bloomery.service.sampling.sample import Sample
 
 NOW = 1_700_000_000.25

@@ -1,7 +1,10 @@
 """The server's time beside wall clocks that jump."""
 
 import math
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,16 @@ from bloomery.service.clock import Clock, HighWaterMark
 DAY = 86_400.0
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[HighWaterMark]:
+    """The mark of a server that is killed: its file is closed, and nothing more is written."""
+    mark = HighWaterMark(path)
+    try:
+        yield mark
+    finally:
+        os.close(mark._file)
+
+
 class Hands:
     """A wall clock and a steady one, both of which a test moves."""
 
@@ -22,6 +35,11 @@ class Hands:
     def clock(self, since: float = 0.0, mark: HighWaterMark | None = None) -> Clock:
         """The server's clock that goes by these."""
         return Clock(since, lambda: self.wall, lambda: self.steady, mark)
+
+    def restart(self, path: Path) -> float:
+        """Start a server with this mark and kill it at once; return its time."""
+        with opened(path) as mark:
+            return self.clock(mark=mark).now()
 
     def let_pass(self, seconds: float) -> None:
         """Time passes, for both."""
@@ -82,15 +100,18 @@ def test_a_restart_without_a_log_does_not_go_back(tmp_path: Path, killed: bool) 
     """Also where nothing was logged for a while: a server that was killed goes on from what its
     file says, some seconds ahead at most; one that was stopped, from where it was."""
     hands = Hands()
-    clock = hands.clock(mark=HighWaterMark(tmp_path / "clock"))
+    mark = HighWaterMark(tmp_path / "clock")
+    clock = hands.clock(mark=mark)
     for _ in range(100):
         hands.let_pass(0.7)
         before = clock.now()
     hands.wall -= DAY
-    if not killed:
+    if killed:
+        os.close(mark._file)
+    else:
         clock.close()
-    after = hands.clock(mark=HighWaterMark(tmp_path / "clock")).now()
-    assert before - 0.001 <= after <= before + (2.0 if killed else 0.001)
+    after = hands.restart(tmp_path / "clock")
+    assert before <= after <= before + (2.001 if killed else 0.001)
 
 
 @pytest.mark.parametrize(
@@ -107,17 +128,19 @@ def test_a_restart_without_a_log_does_not_go_back(tmp_path: Path, killed: bool) 
 def test_a_damaged_file_is_no_time(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     """What is not whole is not believed: the time would be ahead for ever."""
     path, hands = tmp_path / "clock", Hands()
-    clock = hands.clock(mark=HighWaterMark(path))
-    hands.let_pass(1.0)
-    clock.now()
+    with opened(path) as mark:
+        clock = hands.clock(mark=mark)
+        hands.let_pass(1.0)
+        clock.now()
     path.write_bytes(damage(path.read_bytes()))
     hands.wall -= 10
-    mark = HighWaterMark(path)
-    assert mark.at == 0.0
-    clock = hands.clock(mark=mark)
-    hands.let_pass(1.0)
-    clock.now()
-    assert HighWaterMark(path).at > hands.wall
+    with opened(path) as mark:
+        assert mark.at == 0.0
+        clock = hands.clock(mark=mark)
+        hands.let_pass(1.0)
+        clock.now()
+    with opened(path) as mark:
+        assert mark.at > hands.wall
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(-1e8, 1e8)), min_size=1, max_size=30))
@@ -141,3 +164,67 @@ def test_a_steady_clock_that_is_not_steady_does_no_harm() -> None:
     before = clock.now()
     hands.steady -= 10
     assert clock.now() == before
+
+
+def run_and_kill(hands: Hands, path: Path, seconds: float) -> float:
+    """A server runs for some seconds of the steady clock and is killed; return its last time."""
+    with opened(path) as mark:
+        clock = hands.clock(mark=mark)
+        now = clock.now()
+        for _ in range(40):
+            hands.let_pass(seconds / 40)
+            now = clock.now()
+    return now
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.5, 1.0, 1.9, 2.5, 30.0])
+@pytest.mark.parametrize("down", [0.01, 0.3])
+def test_kills_in_a_row_do_not_move_the_time_ahead(
+    tmp_path: Path, seconds: float, down: float
+) -> None:
+    """A hundred kills and restarts leave the time at most 2 s ahead of the wall clock, so no TTL
+    ends more than 2 s early, and the time never goes back."""
+    hands, last = Hands(), 0.0
+    for _ in range(100):
+        first = hands.restart(tmp_path / "clock")
+        assert first >= last
+        last = run_and_kill(hands, tmp_path / "clock", seconds)
+        assert last - hands.wall <= 2.0
+        hands.let_pass(down)
+    hands.let_pass(2.0)
+    after = hands.restart(tmp_path / "clock")
+    assert math.isclose(after, hands.wall, abs_tol=0.01)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.9, 30.0])
+def test_kills_beside_a_wall_clock_that_was_set_back(tmp_path: Path, seconds: float) -> None:
+    """Where the wall clock cannot help, the time runs no faster than the steady clock, over any
+    number of kills."""
+    hands = Hands()
+    last = run_and_kill(hands, tmp_path / "clock", 10)
+    hands.wall -= DAY
+    first, began = last, hands.steady
+    for _ in range(100):
+        now = run_and_kill(hands, tmp_path / "clock", seconds)
+        assert last <= now <= first + 2.0 + hands.steady - began
+        last = now
+        hands.let_pass(0.01)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 40), st.floats(0.002, 3), st.sampled_from([0.0, 0.0, -3600.0])),
+        max_size=10,
+    )
+)
+def test_any_kills_leave_the_time_in_order(runs: list[tuple[float, float, float]]) -> None:
+    """Any runs, pauses and jumps back: never back, and no faster than the clocks by more than
+    2 s."""
+    with tempfile.TemporaryDirectory() as folder:
+        hands, last = Hands(), 0.0
+        began = hands.wall - hands.steady
+        for seconds, down, jump in runs:
+            last_before, last = last, run_and_kill(hands, Path(folder, "clock"), seconds)
+            assert last_before <= last <= began + hands.steady + 2.0
+            hands.let_pass(down)
+            hands.wall += jump

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from bloomery import BloomFilter, CuckooFilter, ScalableBloomFilter, _native
+from bloomery.service.domain.operations import named, split
 
 LIMITS = (1 << 20, 64 << 20, 128 << 20)
 
@@ -42,22 +44,48 @@ def commands(count: int) -> list[bytes]:
     return made
 
 
-def replies(chunks: list[bytes]) -> tuple[bytes, list[tuple[int, int, bytes]], int]:
-    """What came back, what is to be logged (each filter's in a row), and how many were counted."""
-    held = shelf()
-    session = _native.Session(held, *LIMITS)
-    for chunk in chunks:
-        more = session.feed(chunk)
-        while more is True:  # after others had their turn
-            more = session.feed(b"")
+class Server:
+    """A shelf and a client, with a log that accepts every batch at once."""
+
+    def __init__(self) -> None:
+        self.shelf = shelf()
+        self.session = _native.Session(self.shelf, *LIMITS)
+        self.log: list[tuple[int, int, bytes]] = []
+        self.replies = b""
+
+    def apply(self) -> None:
+        """Apply the batch, and answer it."""
+        records, results = self.shelf.take_log(), list[Any]()
+        assert self.shelf.apply(records, results, 60.0) is True
+        self.log += records
+        assert self.session.answer(results) == []
+        self.replies += self.session.take()
+
+    def run(self, data: bytes) -> None:
+        """Feed, and let batches be applied until everything is answered."""
+        more = self.session.feed(data)
+        while more is True or self.session.writing:  # after others were served
+            if more is None:
+                self.apply()
+            more = self.session.feed(b"")
         assert more is None
+        self.replies += self.session.take()
+
+
+def replies(chunks: list[bytes]) -> tuple[bytes, list[tuple[int, int, bytes]], int]:
+    """Return the replies, the log (records of one filter in a row joined), and how many commands
+    were counted."""
+    server = Server()
+    for chunk in chunks:
+        server.run(chunk)
     whole: list[tuple[int, int, bytes]] = []
-    for number, op, data in held.take_log():
+    for number, op, data in server.log:
+        name, hashes = split(data)
         if whole and whole[-1][:2] == (number, op):
-            whole[-1] = (number, op, whole[-1][2] + data)
+            whole[-1] = (number, op, whole[-1][2] + hashes)
         else:
-            whole.append((number, op, data))
-    return session.take(), whole, held.commands
+            whole.append((number, op, named(name, hashes)))
+    return server.replies, whole, server.shelf.commands
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
@@ -71,18 +99,19 @@ def test_a_pipeline_answers_like_its_commands_one_by_one(size: int) -> None:
 
 def test_a_filter_of_the_other_family_is_left_to_python() -> None:
     """Which refuses: a native 0 would be a wrong no."""
-    session = _native.Session(shelf(), *LIMITS)
-    assert session.feed(packed(b"CF.ADD", b"cells", b"1")) is None
+    server = Server()
+    server.run(packed(b"CF.ADD", b"cells", b"1"))
+    session = server.session
     for words in ([b"BF.EXISTS", b"cells", b"1"], [b"BF.MEXISTS", b"cells", b"1", b"2"]):
         assert session.feed(packed(*words)) == words
 
 
 def test_each_command_behind_a_refused_one_is_still_done() -> None:
     """A filter that is full refuses new keys, one by one, and answers for those it has."""
-    session = _native.Session(shelf(), *LIMITS)
+    server = Server()
     keys = [*range(30), 100, 5, 101, 6]
-    session.feed(b"".join(packed(b"BF.ADD", b"short", b"%d" % key) for key in keys))
-    lines = session.take().split(b"\r\n")[:-1]
+    server.run(b"".join(packed(b"BF.ADD", b"short", b"%d" % key) for key in keys))
+    lines = server.replies.split(b"\r\n")[:-1]
     full = b"-ERR full"
     assert lines[-4:] == [full, b":0", full, b":0"]
     assert len(lines) == len(keys)
@@ -94,21 +123,23 @@ def test_when_the_log_fails_each_write_of_a_run_gets_the_error() -> None:
     adds = b"".join(packed(b"BF.ADD", b"plain", b"%d" % key) for key in range(20))
     session.feed(adds + packed(b"BF.EXISTS", b"plain", b"3"))
     session.fail(b"-MISCONF\r\n")
-    assert session.take() == b"-MISCONF\r\n" * 20 + b":1\r\n"
+    assert session.feed(b"") is None
+    assert session.take() == b"-MISCONF\r\n" * 20 + b":0\r\n"
 
 
 def test_a_line_of_words_may_stand_among_the_commands_of_a_run() -> None:
     """Inline commands are answered in their place."""
-    session = _native.Session(shelf(), *LIMITS)
+    server = Server()
     add = packed(b"BF.ADD", b"plain", b"a")
-    session.feed(add + b'BF.EXISTS plain "a"\r\nBF.EXISTS plain a\r\n' + add)
-    assert session.take() == b":1\r\n:1\r\n:1\r\n:0\r\n"
+    server.run(add + b'BF.EXISTS plain "a"\r\nBF.EXISTS plain a\r\n' + add)
+    assert server.replies == b":1\r\n:1\r\n:1\r\n:0\r\n"
 
 
 def test_only_permitted_names_are_served_natively() -> None:
     """A restricted client's commands on other names, and writes where it may only ask, go to
     Python; whatever else was pipelined is done in order."""
-    session = _native.Session(shelf(), *LIMITS)
+    server = Server()
+    session = server.session
     session.restricted = True
     ask, add = packed(b"BF.EXISTS", b"plain", b"1"), packed(b"BF.ADD", b"plain", b"1")
     assert session.feed(ask) == [b"BF.EXISTS", b"plain", b"1"]
@@ -121,8 +152,8 @@ def test_only_permitted_names_are_served_natively() -> None:
     assert session.take() == b"-NOPERM\r\n:0\r\n"
     session.permit(b"plain", write=True)
     session.permit(b"plain", write=False)  # takes nothing back
-    assert session.feed(add + ask + packed(b"PING")) is None
-    assert session.take() == b":1\r\n:1\r\n+PONG\r\n"
+    server.run(add + ask + packed(b"PING"))
+    assert server.replies == b":1\r\n:1\r\n+PONG\r\n"
     session.restricted = True  # what was permitted is forgotten
     assert session.feed(ask) == [b"BF.EXISTS", b"plain", b"1"]
     session.restricted = False

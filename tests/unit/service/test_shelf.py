@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from bloomery import BloomFilter, RotatingBloomFilter, ScalableBloomFilter, _native
-
-NO_ROOM = 2
+from bloomery import BloomFilter, CountingBloomFilter, ScalableBloomFilter, _native
+from bloomery.service.domain.operations import Op, named
 
 
 @pytest.fixture
@@ -16,54 +15,94 @@ def shelf() -> _native.Shelf:
     return _native.Shelf()
 
 
-@pytest.mark.parametrize("several", [True, False])
-def test_a_key_without_memory_is_refused_and_the_others_are_not(
-    shelf: _native.Shelf, several: bool
-) -> None:
-    """Where a filter cannot grow, keys that are there are answered as ever, new ones are refused
-    one by one, and only what is in was logged."""
-    shelf.put(b"grows", ScalableBloomFilter(100, 0.001), 1)
-    keys = [b"%d" % n for n in range(20_000)]
-    _native.set_memory_limit(_native.memory_used() + 4096)
-    try:
-        if several:
-            answers, refused = shelf.add(b"grows", keys)
-            assert refused is None
-        else:
-            answers = b"".join(shelf.add(b"grows", [key])[0] for key in keys)
-    finally:
-        _native.set_memory_limit()
-    added = [key for key, answer in zip(keys, answers, strict=True) if answer == 1]
-    assert 100 < len(added) < 10_000
-    assert answers.count(NO_ROOM) > 5_000
-    assert shelf.contains(b"grows", added) == b"\x01" * len(added)
-    assert sum(len(data) for _, _, data in shelf.take_log()) == 8 * len(added)
-    figures = shelf.figures(b"grows")
+def add(shelf: _native.Shelf, name: bytes, keys: list[Any]) -> bytes:
+    """Note keys, and apply them as if the log had them; return the answers."""
+    count, noted = shelf.note_keys(name, keys, Op.ADD)
+    if noted is None:
+        return bytes(count)
+    record, first = noted
+    results: list[Any] = []
+    assert shelf.apply(shelf.take_log(), results, 60.0) is True
+    answers, refusal = results[record]
+    assert refusal is None
+    return bytes(answers[first : first + count])
+
+
+def test_noted_keys_change_nothing(shelf: _native.Shelf) -> None:
+    """Only what the log has is applied: a batch that it refuses leaves no trace."""
+    shelf.put(b"name", filter := BloomFilter(1000), 7)
+    before = filter.to_bytes()
+    assert shelf.note_keys(b"name", ["a", "b"], Op.ADD) == (2, (0, 0))
+    assert shelf.note(9, Op.CLEAR, b"data") == 1
+    assert shelf.note_keys(b"name", ["c"], Op.REMOVE) == (1, (2, 0))
+    hashes = shelf.hashes(b"name", ["a", "b", "c"])
+    assert shelf.take_log() == [
+        (7, Op.ADD, named(b"name", hashes[:16])),
+        (9, Op.CLEAR, b"data"),
+        (7, Op.REMOVE, named(b"name", hashes[16:])),
+    ]
+    assert shelf.take_log() == []
+    assert filter.to_bytes() == before
+    assert shelf.figures(b"name") == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_present_keys_need_no_record(shelf: _native.Shelf, exclusive: bool) -> None:
+    """Where no other process writes the log, and adding again changes nothing. They count as
+    added."""
+    shelf.exclusive = exclusive
+    shelf.put(b"plain", BloomFilter(1000), 1)
+    shelf.put(b"counts", CountingBloomFilter(1000), 2)
+    for name in (b"plain", b"counts"):
+        add(shelf, name, ["a", "b"])
+    expected = (2, None) if exclusive else (2, (0, 0))
+    assert shelf.note_keys(b"plain", ["b", "a"], Op.ADD) == expected
+    assert len(shelf.take_log()) == (0 if exclusive else 1)
+    figures = shelf.figures(b"plain")
     assert figures is not None
-    assert figures[0] == len(added)
-    assert shelf.add(b"grows", added[:3]) == (b"\x00\x00\x00", None)
+    assert figures[1] == (4 if exclusive else 2)
+    assert shelf.note_keys(b"plain", ["b", "new"], Op.ADD) == (2, (0, 0))
+    assert shelf.note_keys(b"counts", ["a"], Op.ADD) == (1, (1, 0))  # another copy
+    shelf.take_log()
+    assert shelf.note_keys(b"counts", ["a"], Op.ADD_NEW)[1] == (None if exclusive else (0, 0))
 
 
-def test_a_key_that_could_not_be_made_new_again_is_refused(shelf: _native.Shelf) -> None:
-    """A rotating filter without memory does not acknowledge a key that it knows: it would forget it
-    too early."""
-    shelf.put(b"window", RotatingBloomFilter(100, 0.001, window="1h"), 1)
-    keys = [b"%d" % n for n in range(20_000)]
-    _native.set_memory_limit(_native.memory_used())
-    try:
-        answers, _ = shelf.add(b"window", keys)
-        assert answers[0] == 1
-        assert NO_ROOM in answers
-        assert shelf.add(b"window", [keys[0]])[0] == bytes([NO_ROOM])
-    finally:
-        _native.set_memory_limit()
+def test_removal_in_the_same_batch_needs_a_record(shelf: _native.Shelf) -> None:
+    """A client removes a key and adds it if it is new. When the second is noted the key is still
+    present, and when it is applied it is not."""
+    shelf.exclusive = True
+    shelf.put(b"counts", CountingBloomFilter(1000), 1)
+    add(shelf, b"counts", ["a"])
+    assert shelf.note_keys(b"counts", ["a"], Op.REMOVE) == (1, (0, 0))
+    assert shelf.note_keys(b"counts", ["a"], Op.ADD_NEW) == (1, (1, 0))
+    results: list[Any] = []
+    assert shelf.apply(shelf.take_log(), results, 60.0) is True
+    assert results == [(b"\1", None), (b"\1", None)]
+    assert shelf.contains(b"counts", ["a"]) == b"\1"
+    assert shelf.note_keys(b"counts", ["a"], Op.ADD_NEW) == (1, None)  # the next batch
+
+
+def test_memory_is_checked_ahead(shelf: _native.Shelf) -> None:
+    """A record in the log must be applied, so a filter that would grow beyond the limit takes no
+    keys. Filters that do not grow do."""
+    shelf.put(b"grows", ScalableBloomFilter(100, 0.001), 1)
+    shelf.put(b"plain", BloomFilter(100), 2)
+    assert shelf.memory_limit is None
+    assert shelf.has_memory(b"grows", 1_000_000)
+    shelf.memory_limit = _native.memory_used()
+    assert shelf.has_memory(b"grows", 10)
+    assert not shelf.has_memory(b"grows", 10_000)
+    assert shelf.has_memory(b"plain", 10_000)
+    assert shelf.has_memory(b"none", 10_000)
+    shelf.memory_limit = None
+    assert shelf.has_memory(b"grows", 10_000)
 
 
 def test_figures_stay_when_a_filter_is_put_again(shelf: _native.Shelf) -> None:
     """What was counted of a filter is not forgotten because it got an end, say."""
     filter = ScalableBloomFilter(100)
     shelf.put(b"name", filter, 7)
-    shelf.add(b"name", [b"a", b"b"])
+    add(shelf, b"name", [b"a", b"b"])
     shelf.contains(b"name", [b"a", b"c"])
     shelf.put(b"name", filter, 7, items=2, limit=4000)
     assert shelf.figures(b"name") == (2, 2, 2, 1)
@@ -88,11 +127,11 @@ def test_a_key_may_use_the_shelf(shelf: _native.Shelf) -> None:
     other = BloomFilter(1000, hasher="siphash", seed=5)
 
     def run() -> None:
-        use = cast(Any, Using(lambda: shelf.add(b"name", [8])))
-        assert shelf.add(b"name", [use])[0] == b"\1"
+        use = cast(Any, Using(lambda: add(shelf, b"name", [8])))
+        assert add(shelf, b"name", [use]) == b"\1"
         assert shelf.contains(b"name", [7, 8, 9]) == b"\1\1\0"
         use = cast(Any, Using(lambda: shelf.put(b"name", other, 2)))
-        assert shelf.add(b"name", [use])[0] == b"\1"
+        assert add(shelf, b"name", [use]) == b"\1"
         assert 7 in other
 
     thread = threading.Thread(target=run, daemon=True)

@@ -11,7 +11,6 @@ import pytest
 
 from bloomery import Client, _native
 from bloomery.errors import CorruptData
-from bloomery.service.eagerly import eagerly
 from integration.resp.wire import Wire
 from unit.filters.test_panics import in_time, panic
 from unit.kinds import KEYS, every_other, made
@@ -72,7 +71,7 @@ def test_a_server_never_says_no(tmp_path: Path) -> None:
     async def main() -> list[bytes]:
         async with running(tmp_path) as server:
             port = int(server.parts.resp_address.rpartition(":")[2])
-            eagerly(server.parts.commands.create(b"kept", "cuckoo", capacity=10_000))
+            await server.parts.commands.create(b"kept", "cuckoo", capacity=10_000)
             made = ["BF.MADD", "seen", *KEYS], ["BF.MADD", "kept", *KEYS]
             await asyncio.to_thread(ask, port, *made)
             for name in (b"seen", b"kept"):

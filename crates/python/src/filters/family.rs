@@ -384,11 +384,6 @@ impl Family {
         self.gate.read(key.py(), false, |state| state.kind.positions(h))
     }
 
-    /// Grows ahead, if there is no room for so many keys, while others run.
-    fn _make_room(&self, py: Python<'_>, keys: u64) -> PyResult<()> {
-        self.change(py, true, |kind| kind.make_room(keys))
-    }
-
     /// A mask that is True where a key was removed.
     #[pyo3(signature = (keys, nulls="error"))]
     fn _remove_many<'py>(

@@ -142,6 +142,19 @@ fn pair(bytes: [[u8; 8]; 2]) -> [u64; 2] {
     bytes.map(u64::from_le_bytes)
 }
 
+impl Chain {
+    /// Gets memory for the next layer ahead, if this many keys may need it, without the interpreter
+    /// lock. The layer starts when the keys are added; without memory, adding them fails.
+    pub fn make_room(&self, py: Python<'_>, keys: u64) -> PyResult<()> {
+        let Some(nbytes) = self.gate.read(py, false, |chain| chain.lacks(keys))? else {
+            return Ok(());
+        };
+        let memory = py.detach(|| Bits::zeroed(nbytes as usize).inspect(Bits::touch));
+        let Some(memory) = memory else { return Ok(()) };
+        self.gate.write(py, false, |chain| chain.spare(memory))
+    }
+}
+
 /// What both classes can do, and what only one can.
 macro_rules! methods {
     ($class:ident { $($own:tt)* }) => {
@@ -178,6 +191,11 @@ macro_rules! methods {
                 Ok((next, PyBytes::new(py, &data)))
             }
 
+            fn _check_chunk(&self, py: Python<'_>, iterator: i64, nbytes: usize) -> PyResult<()> {
+                let done = self.gate.read(py, false, |filter| filter.check_chunk(iterator, nbytes));
+                done?.map_err(|problem| malformed(py, core::$class::KIND, problem))
+            }
+
             fn _load_chunk(&self, py: Python<'_>, iterator: i64, data: &[u8]) -> PyResult<()> {
                 let done = self.gate.write(py, true, |filter| filter.load_chunk(iterator, data));
                 done?.map_err(|problem| malformed(py, core::$class::KIND, problem))
@@ -186,17 +204,6 @@ macro_rules! methods {
             fn _clear(&self, py: Python<'_>) -> PyResult<()> {
                 let done = self.gate.write(py, true, |filter| filter.clear());
                 done?.map_err(|refusal| refused(py, refusal))
-            }
-
-            /// Gets memory for the next layer ahead, if so many keys may need it, while others run:
-            /// it is used when the keys are there. If there is none, whoever needs it is told.
-            fn _make_room(&self, py: Python<'_>, keys: u64) -> PyResult<()> {
-                let Some(nbytes) = self.gate.read(py, false, |filter| filter.lacks(keys))? else {
-                    return Ok(());
-                };
-                let memory = py.detach(|| Bits::zeroed(nbytes as usize).inspect(Bits::touch));
-                let Some(memory) = memory else { return Ok(()) };
-                self.gate.write(py, false, |filter| filter.spare(memory))
             }
 
             fn _facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

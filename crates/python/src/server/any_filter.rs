@@ -222,12 +222,16 @@ impl AnyFilter {
         Ok(Some(answers.iter().map(|answer| u64::from(*answer)).sum()))
     }
 
-    /// Would adding so many keys have it grow, and is it so large that this takes long?
+    /// Returns whether adding this many keys makes a large filter grow, which takes long.
     #[inline(always)]
     pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
         let keys = keys as u64;
         let lacks = |nbytes: Option<u64>| nbytes.is_some_and(|nbytes| nbytes > LARGE as u64);
         let large = match self {
+            // It uses the time of the record, which others move while a thread works.
+            AnyFilter::Family(family) if family.get().kind_id() == KindId::Rotating => {
+                return false;
+            }
             AnyFilter::Family(family) => family.get().gate.read(py, false, |state| {
                 state.kind.room() < keys
                     && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
@@ -240,10 +244,43 @@ impl AnyFilter {
         large.unwrap_or(false) // who adds to it is told what is wrong
     }
 
-    /// May one key take much longer to add than others? Then many are not added in one go.
-    #[inline(always)]
-    pub fn is_slow(&self, py: Python<'_>) -> bool {
-        matches!(self, AnyFilter::Cuckoo(cuckoo) if cuckoo.get().is_slow(py))
+    /// Gets memory ahead for the next layer of a RedisBloom filter; layers themselves follow the keys.
+    pub fn make_room(&self, py: Python<'_>, keys: usize) -> PyResult<()> {
+        match self {
+            AnyFilter::Chain(chain) => chain.get().make_room(py, keys as u64),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns how many keys to add between two looks at the clock: a key of a full cuckoo filter
+    /// can take a millisecond.
+    pub fn keys_per_look(&self, py: Python<'_>) -> usize {
+        match self {
+            AnyFilter::Cuckoo(cuckoo) if cuckoo.get().is_slow(py) => 1,
+            AnyFilter::Cuckoo(_) => 16,
+            _ => 1024,
+        }
+    }
+
+    /// Returns about how many bytes the filter allocates to take this many more keys.
+    pub fn growth_bytes(&self, py: Python<'_>, keys: usize) -> u64 {
+        let keys = keys as u64;
+        let growth = match self {
+            AnyFilter::Bloom(_) => return 0,
+            AnyFilter::Family(family) => family.get().gate.read(py, false, |state| {
+                let nbytes = || state.kind.sections().iter().map(Bits::nbytes).sum::<usize>();
+                // The next table is an eighth larger, and the old one stays until keys are copied.
+                if state.kind.room() < keys { nbytes() as u64 / 8 * 9 + 1 } else { 0 }
+            }),
+            AnyFilter::Chain(chain) => {
+                chain.get().gate.read(py, false, |chain| chain.lacks(keys).unwrap_or(0))
+            }
+            AnyFilter::Cuckoo(cuckoo) => {
+                cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.next_bytes(keys))
+            }
+            AnyFilter::Bank(_) => return 1,
+        };
+        growth.unwrap_or(0) // a broken filter reports it when it is used
     }
 
     /// Does adding what is there already change anything?
@@ -308,18 +345,7 @@ impl AnyFilter {
         Err(Refusal::Full("Maximum expansions reached".into()))
     }
 
-    /// After a refusal the answers before it stand.
-    #[inline(always)]
-    pub fn add(
-        &self,
-        py: Python<'_>,
-        hashes: &[u64],
-        answers: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        flat(self.try_add(py, hashes, answers))
-    }
-
-    /// As `add`, with what raised as it is.
+    /// Adds keys. After a refusal, the answers to the keys before it stand.
     #[inline(always)]
     pub fn try_add(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
         match self {
@@ -368,16 +394,7 @@ impl AnyFilter {
         }
     }
 
-    pub fn remove(
-        &self,
-        py: Python<'_>,
-        hashes: &[u64],
-        answers: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        flat(self.try_remove(py, hashes, answers))
-    }
-
-    /// As `remove`, with what raised as it is.
+    /// Removes one copy of each key.
     pub fn try_remove(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
         match self {
             AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => {
@@ -432,12 +449,6 @@ fn change<T: Send>(
     }
     family.pass_time(py)?;
     family.try_change(py, false, work)
-}
-
-/// What raised is a refusal too.
-#[inline(always)]
-fn flat<T>(done: PyResult<Result<T, Refusal>>) -> Result<T, Refusal> {
-    done.unwrap_or_else(|problem| Err(refusal(&problem)))
 }
 
 /// What a filter said when it could not be written.

@@ -1,75 +1,93 @@
-//! What an entry of a shared log says, done to a filter. Every node does it by the same rule, each
-//! key on its own and whatever batch it comes in: filters that were equal stay equal, and give equal
-//! answers.
+//! Applies records of the log to a filter. A server and every node follow the same rule, key by key
+//! and regardless of batches: equal filters stay equal and give equal answers.
 
+use bloomery_core::budget::{may_grow, without_growth};
 use bloomery_core::kind::Refusal;
 use pyo3::prelude::*;
 
 use crate::errors::{no_memory, refused};
-use crate::server::names::{ADD, ADD_NEW, Entry, REMOVE, Work, count};
+use crate::server::names::{
+    ADD, ADD_IN_PLACE, ADD_NEW, ADD_NEW_IN_PLACE, Entry, NO_ROOM, REMOVE, count,
+};
 
-/// The answer to a key that the filter refused; those behind it had their turn.
+/// The answer to a key that the filter refused. The keys after it are still applied.
 pub const REFUSED: u8 = 3;
 
 /// Keys that are looked for before all are.
 const FEW: usize = 8;
 
-/// A refusal of an operation of a filter, or an error: nobody knows how far it came.
+/// A refusal of a filter, or an error that leaves it unknown how many keys were applied.
 pub type Done = PyResult<Result<(), Refusal>>;
 
+/// The outcome of the keys of one record, as far as they are applied.
+#[derive(Default)]
+pub struct Applied {
+    pub answers: Vec<u8>,
+    /// The first refusal.
+    pub refusal: Option<Refusal>,
+}
+
 impl Entry {
-    /// Adds or removes the hashed keys, and counts them; nothing is noted for the log. Returns the
-    /// first refusal. An error is this node's own (it has no memory, or the filter is broken): what
-    /// others answer it cannot say.
+    /// Adds or removes some hashed keys of a record. An error is this process's own, such as too
+    /// little memory or a broken filter.
     pub fn apply(
         &mut self,
         py: Python<'_>,
         op: u8,
-        work: &mut Work<'_>,
-    ) -> PyResult<Option<Refusal>> {
-        let mut first = None;
-        let done = self.apply_each(py, op, work, &mut first);
+        hashes: &[u64],
+        applied: &mut Applied,
+        reached: &mut Vec<u64>,
+    ) -> PyResult<()> {
+        let before = applied.answers.len();
+        let done = match op {
+            ADD_IN_PLACE => without_growth(|| self.apply_each(py, ADD, hashes, applied)),
+            ADD_NEW_IN_PLACE => without_growth(|| self.apply_each(py, ADD_NEW, hashes, applied)),
+            _ => self.apply_each(py, op, hashes, applied),
+        };
+        let answers = &applied.answers[before..];
         if op == REMOVE {
-            self.items = self.items.saturating_sub(count(work.answers));
+            self.items = self.items.saturating_sub(count(answers));
         } else {
-            let taken = work.answers.iter().filter(|answer| **answer != REFUSED).count();
-            self.count_added(work, taken);
+            let refused = [REFUSED, NO_ROOM];
+            let accepted = answers.iter().filter(|answer| !refused.contains(answer)).count();
+            self.count_added(count(answers), accepted as u64, reached);
         }
-        done.map(|()| first)
+        done
     }
 
     fn apply_each(
         &self,
         py: Python<'_>,
         op: u8,
-        work: &mut Work<'_>,
-        first: &mut Option<Refusal>,
+        hashes: &[u64],
+        applied: &mut Applied,
     ) -> PyResult<()> {
-        let Work { hashes, answers, .. } = work;
         if hashes.is_empty() {
-            return Ok(()); // of no key it cannot be said that it was refused
+            return Ok(());
         }
-        let width = self.filter.width();
+        let (width, before) = (self.filter.width(), applied.answers.len());
         let room = self.limit.saturating_sub(self.items) >= (hashes.len() / width) as u64;
-        // All at once, which stops at the first that is refused; what is left goes one by one.
+        // All at once, which stops at the first refused key; the others follow one by one.
         if op == REMOVE {
-            settle(py, self.filter.try_remove(py, hashes, answers), answers, first)?;
+            let done = self.filter.try_remove(py, hashes, &mut applied.answers);
+            settle(py, done, applied)?;
         } else if op == ADD && room {
-            settle(py, self.filter.try_add(py, hashes, answers), answers, first)?;
+            let done = self.filter.try_add(py, hashes, &mut applied.answers);
+            settle(py, done, applied)?;
         }
-        let mut items = self.items + count(answers);
-        for one in hashes[answers.len() * width..].chunks_exact(width) {
+        let mut items = self.items + count(&applied.answers[before..]);
+        for one in hashes[(applied.answers.len() - before) * width..].chunks_exact(width) {
             let done = match op {
-                REMOVE => self.filter.try_remove(py, one, answers),
-                _ => self.apply_add(py, op, items, one, answers),
+                REMOVE => self.filter.try_remove(py, one, &mut applied.answers),
+                _ => self.apply_add(py, op, items, one, &mut applied.answers),
             };
-            settle(py, done, answers, first)?;
-            items += count(&answers[answers.len() - 1..]);
+            settle(py, done, applied)?;
+            items += u64::from(applied.answers.last() == Some(&1));
         }
         Ok(())
     }
 
-    /// Adds one key to a filter that has so many by now.
+    /// Adds one key to a filter that has this many items.
     fn apply_add(
         &self,
         py: Python<'_>,
@@ -81,32 +99,33 @@ impl Entry {
         let full = items >= self.limit;
         if full || op == ADD_NEW {
             self.filter.contains(py, hashes, answers)?;
-            let there = answers.pop() == Some(1);
-            // Where copies are counted one more copy counts: it will be removed once more.
-            if there && (op == ADD_NEW || !self.filter.every_add_counts()) {
+            let known = answers.pop() == Some(1);
+            // Where copies are counted, another copy counts: it can be removed once more.
+            if known && (op == ADD_NEW || !self.filter.every_add_counts()) {
                 answers.push(0);
                 return Ok(Ok(()));
             }
-            if full && !there {
+            if full && !known {
                 return Ok(Err(Refusal::Full(self.full.clone())));
             }
         }
         self.filter.try_add(py, hashes, answers)
     }
 
-    /// Would it change nothing, wherever it is done: are all hashed keys there, in a filter in which
-    /// that is enough? It counts as no check.
-    pub fn is_unchanged_by(&self, py: Python<'_>, op: u8, work: &mut Work<'_>) -> PyResult<bool> {
-        let enough = op == ADD_NEW || (op == ADD && !self.filter.every_add_counts());
-        // A successor that is being built gets what the log has.
+    /// Returns whether a record with these keys would change nothing. It does not count as a check.
+    pub fn is_unchanged_by(&self, py: Python<'_>, op: u8, hashes: &[u64]) -> PyResult<bool> {
+        let new_only = matches!(op, ADD_NEW | ADD_NEW_IN_PLACE);
+        let enough = new_only || (op != REMOVE && !self.filter.every_add_counts());
+        // The new filter of a rebuild gets what the log has.
         if !enough || self.loading || self.followed {
             return Ok(false);
         }
-        // Most adds are of new keys, which the first few show: the others are not looked for then.
-        let few = work.hashes.len().min(FEW * self.filter.width());
-        for some in [&work.hashes[..few], &work.hashes[few..]] {
-            self.filter.contains(py, some, work.answers)?;
-            if work.answers.contains(&0) {
+        // Most keys are new, which the first few show.
+        let few = hashes.len().min(FEW * self.filter.width());
+        let mut answers = Vec::with_capacity(hashes.len());
+        for some in [&hashes[..few], &hashes[few..]] {
+            self.filter.contains(py, some, &mut answers)?;
+            if answers.contains(&0) {
                 return Ok(false);
             }
         }
@@ -115,29 +134,32 @@ impl Entry {
 }
 
 /// Answers the key that was refused, if one was.
-fn settle(
-    py: Python<'_>,
-    done: Done,
-    answers: &mut Vec<u8>,
-    first: &mut Option<Refusal>,
-) -> PyResult<()> {
+fn settle(py: Python<'_>, done: Done, applied: &mut Applied) -> PyResult<()> {
     let refusal = match done {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(Refusal::Later)) => return Err(refused(py, Refusal::Later)),
-        // So many bytes no machine has: it is as large as a filter of its kind can be.
+        Ok(Err(Refusal::NoMemory(_))) if !may_grow() => {
+            applied.answers.push(NO_ROOM);
+            return Ok(());
+        }
+        Err(problem) if !may_grow() && is_a(py, &problem, "NotEnoughMemory") => {
+            applied.answers.push(NO_ROOM);
+            return Ok(());
+        }
+        // No machine has u64::MAX bytes: the filter is as large as its kind can be.
         Ok(Err(Refusal::NoMemory(nbytes))) if nbytes < u64::MAX => {
             return Err(no_memory(py, nbytes));
         }
         Ok(Err(refusal)) => refusal,
-        Err(problem) if is_full(py, &problem) => Refusal::Full(problem.to_string()),
+        // A bank without room raises it.
+        Err(problem) if is_a(py, &problem, "FilterFull") => Refusal::Full(problem.to_string()),
         Err(problem) => return Err(problem),
     };
-    answers.push(REFUSED);
-    first.get_or_insert(refusal);
+    applied.answers.push(REFUSED);
+    applied.refusal.get_or_insert(refusal);
     Ok(())
 }
 
-/// A bank that has no room raises it.
-fn is_full(py: Python<'_>, problem: &PyErr) -> bool {
-    problem.get_type(py).name().is_ok_and(|name| name == "FilterFull")
+fn is_a(py: Python<'_>, problem: &PyErr, class: &str) -> bool {
+    problem.get_type(py).name().is_ok_and(|name| name == class)
 }

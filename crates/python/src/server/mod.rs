@@ -2,17 +2,18 @@
 
 pub mod any_filter;
 pub mod apply;
-pub mod deferred;
+pub mod commands;
 pub mod histogram;
+pub mod log;
+pub mod long_read;
 pub mod names;
 pub mod output;
 pub mod pattern;
 pub mod permits;
+pub mod pipeline;
 pub mod records;
 pub mod replay;
-pub mod run;
 pub mod session;
 pub mod shelf;
-pub mod sliced;
 pub mod sockets;
-pub mod usual;
+pub mod writes;

@@ -1,32 +1,38 @@
-//! Filters by name: what a command does to one, what is counted, and what is to be logged.
+//! The filters of a server by name, and the records that wait for the log.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
 
+use bloomery_core::budget;
 use bloomery_core::kind::Refusal;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::server::any_filter::AnyFilter;
-use crate::server::run::Run;
+use crate::server::apply::Applied;
+use crate::server::pipeline::Run;
 
 /// As `service/domain/operations.py` numbers them.
 pub const ADD: u8 = 1;
 pub const REMOVE: u8 = 2;
-/// Unless it may be there.
+/// Adds the keys that are definitely new.
 pub const ADD_NEW: u8 = 15;
+/// As ADD and ADD_NEW, if the filter need not grow: decided before the record was written, because
+/// memory was short.
+pub const ADD_IN_PLACE: u8 = 18;
+pub const ADD_NEW_IN_PLACE: u8 = 19;
 
-/// A record is cut here, so that none becomes larger than a replay takes at once.
-const MOST_RECORD: usize = 1 << 20;
+/// Returns whether an operation adds or removes keys.
+pub fn has_keys(op: u8) -> bool {
+    matches!(op, ADD | REMOVE | ADD_NEW | ADD_IN_PLACE | ADD_NEW_IN_PLACE)
+}
+
+/// Bytes of hashes after which the next write starts a new record.
+const MAX_RECORD: usize = 64 << 10;
 
 /// The answer to a key for which there was no memory.
 pub const NO_ROOM: u8 = 2;
 
-/// After a filter could not grow it is not asked to again for so long: finding out takes a look at
-/// all of it.
-const STARVED: Duration = Duration::from_secs(1);
-
-/// Whose commands a filter answers to.
+/// The commands that a filter answers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CommandFamily {
     Bf,
@@ -37,53 +43,90 @@ pub struct Entry {
     pub id: u64,
     pub filter: AnyFilter,
     pub family: CommandFamily,
-    /// Keys that were new when they were added.
+    /// Keys that were new when they were added, minus keys removed.
     pub items: u64,
-    /// How many of those it takes at most.
+    /// The most items that the filter accepts.
     pub limit: u64,
-    /// With so many somebody wants to know, once.
+    /// The number of items at which the policy runs, once.
     pub threshold: u64,
-    /// What is said to a new key beyond that.
+    /// The error for a new key beyond the limit.
     pub full: String,
-    /// Not yet whole: it was announced and its bytes are coming.
+    /// The filter is incomplete: more chunks of it follow.
     pub loading: bool,
-    /// Every key that is added is noted for the log, whether it changed anything here or not: the
-    /// successor that is being built has to get it too.
+    /// A rebuild is under way: its new filter gets every key that is added.
     pub followed: bool,
-    /// When there was last no memory for it to grow.
-    pub starved: Option<Instant>,
     pub adds: u64,
     pub checks: u64,
     pub maybes: u64,
 }
 
-/// What is noted of an operation: hashes that were gathered here, or what Python gave, as it is.
-pub enum Noted {
-    Hashes(Vec<u8>),
+/// The data of a record.
+pub enum Data {
+    /// The filter's name after its length, then hashes of keys. The name ends at the offset.
+    Keys(Vec<u8>, usize),
+    /// Bytes from Python.
     Given(Py<PyBytes>),
 }
 
-#[derive(Default)]
+/// An operation for the log.
+pub struct Record {
+    pub id: u64,
+    pub op: u8,
+    pub data: Data,
+}
+
 pub struct Names {
     pub entries: HashMap<Vec<u8>, Entry>,
-    pub log: Vec<(u64, u8, Noted)>,
+    /// Records that the log has not yet received.
+    pub log: Vec<Record>,
+    /// Some of these records remove keys.
+    pub removes: bool,
+    /// The number of the batch that these records will be.
+    pub batch: u64,
     /// Filters that have reached their threshold.
     pub reached: Vec<u64>,
-    /// No write is taken now.
+    /// The server rejects writes; Python knows why.
     pub refusing: bool,
-    /// Python sees every command.
+    /// Python handles every command.
     pub bypassed: bool,
-    /// Writes of clients are noted for the log and done later, when a shared log has them.
-    pub deferring: bool,
-    /// How often the log was taken.
-    pub turn: u64,
-    /// Names whose filters a thread or a transaction works on: their commands go to Python, and wait.
+    /// No other process writes the log, so a key that is present needs no record.
+    pub exclusive: bool,
+    /// Bytes that all filters together may use.
+    pub memory_limit: u64,
+    /// Names that a thread or a transaction works on: Python handles their commands.
     pub locked: HashSet<Vec<u8>>,
+    /// Names that a thread applies a record to: Python applies their next records, after it.
+    pub busy: HashSet<Vec<u8>>,
     pub commands: u64,
-    /// Room for hashes and answers, kept from one command to the next.
+    /// Buffers that are reused from one command to the next.
     pub hashes: Vec<u64>,
     pub answers: Vec<u8>,
     pub run: Run,
+    /// The record that `Shelf.apply` has applied in part.
+    pub partial: Option<Applied>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names {
+            entries: HashMap::new(),
+            log: Vec::new(),
+            removes: false,
+            batch: 0,
+            reached: Vec::new(),
+            refusing: false,
+            bypassed: false,
+            exclusive: false,
+            memory_limit: u64::MAX,
+            locked: HashSet::new(),
+            busy: HashSet::new(),
+            commands: 0,
+            hashes: Vec::new(),
+            answers: Vec::new(),
+            run: Run::default(),
+            partial: None,
+        }
+    }
 }
 
 impl Names {
@@ -97,7 +140,35 @@ impl Names {
         !self.locked.is_empty() && self.locked.contains(name)
     }
 
-    /// Borrows an entry and the work buffers together, which the borrow checker refuses through `get`.
+    /// Returns whether adding keys that are present needs no record. A removal in this batch may be
+    /// of the same client, before its ADD_NEW of that key.
+    #[inline(always)]
+    pub fn present_is_enough(&self, op: u8) -> bool {
+        self.exclusive && !(matches!(op, ADD_NEW | ADD_NEW_IN_PLACE) && self.removes)
+    }
+
+    /// Returns whether native code may note a write of this many keys to a filter.
+    #[inline(always)]
+    pub fn takes_writes(
+        &mut self,
+        py: Python<'_>,
+        name: &[u8],
+        family: CommandFamily,
+        adds: usize,
+    ) -> bool {
+        if self.refusing || self.is_locked(name) {
+            return false;
+        }
+        let limit = self.memory_limit;
+        self.get(name).is_some_and(|entry| {
+            entry.family == family
+                && !entry.loading
+                && (adds == 0
+                    || (entry.filter.check_layers(py).is_ok() && entry.has_memory(py, adds, limit)))
+        })
+    }
+
+    /// Borrows an entry and the buffers together, which the borrow checker refuses through `get`.
     #[inline(always)]
     pub fn split(&mut self, name: &[u8]) -> (Option<&mut Entry>, Work<'_>) {
         let Names { entries, log, reached, hashes, answers, .. } = self;
@@ -108,59 +179,78 @@ impl Names {
     }
 }
 
-/// What a command needs beside the filter.
+/// What a command needs in addition to the filter.
 pub struct Work<'a> {
-    log: &'a mut Vec<(u64, u8, Noted)>,
-    reached: &'a mut Vec<u64>,
+    log: &'a mut Vec<Record>,
+    pub reached: &'a mut Vec<u64>,
     pub hashes: &'a mut Vec<u64>,
     pub answers: &'a mut Vec<u8>,
 }
 
 impl Work<'_> {
-    fn record(&mut self, id: u64, op: u8, width: usize, keep: impl Fn(u8) -> bool) {
-        self.begin_record(id, op);
-        let Some((_, _, Noted::Hashes(data))) = self.log.last_mut() else { return };
-        for (hashes, answer) in self.hashes.chunks_exact(width).zip(self.answers.iter()) {
-            if keep(*answer) {
-                hashes.iter().for_each(|h| data.extend_from_slice(&h.to_le_bytes()));
-            }
-        }
-        if data.is_empty() {
-            self.log.pop();
-        }
-    }
-
-    /// Lets the log end with a record of this operation that has room.
+    /// Notes keys for the log, those for which `keep` is true. Returns the index of the record and
+    /// of the first key in it.
     #[inline(always)]
-    fn begin_record(&mut self, id: u64, op: u8) {
-        let fits = |(before, what, noted): &&mut (u64, u8, Noted)| {
-            let room = matches!(noted, Noted::Hashes(data) if data.len() < MOST_RECORD);
-            (*before, *what) == (id, op) && room
+    pub fn note(
+        &mut self,
+        id: u64,
+        op: u8,
+        name: &[u8],
+        width: usize,
+        keep: impl Fn(usize) -> bool,
+    ) -> (usize, usize) {
+        let fits = |record: &&mut Record| {
+            let named = matches!(&record.data, Data::Keys(data, start)
+                if data.len() - start < MAX_RECORD && &data[2..*start] == name);
+            (record.id, record.op) == (id, op) && named
         };
         if self.log.last_mut().filter(fits).is_none() {
-            self.log.push((id, op, Noted::Hashes(Vec::new())));
+            let mut data = Vec::with_capacity(2 + name.len() + 8 * self.hashes.len());
+            data.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            data.extend_from_slice(name);
+            let start = data.len();
+            self.log.push(Record { id, op, data: Data::Keys(data, start) });
         }
-    }
-
-    /// Notes all hashed keys, in one record, as what is to be done. Returns the record's place in
-    /// the log, and that of the first key in the record.
-    pub fn defer(&mut self, id: u64, op: u8, width: usize) -> (usize, usize) {
-        self.begin_record(id, op);
-        let record = self.log.len() - 1;
-        let Some((_, _, Noted::Hashes(data))) = self.log.last_mut() else { return (record, 0) };
-        let first = data.len() / (8 * width);
-        data.extend(self.hashes.iter().flat_map(|hash| hash.to_le_bytes()));
-        (record, first)
+        let index = self.log.len() - 1;
+        let Some(Record { data: Data::Keys(data, start), .. }) = self.log.last_mut() else {
+            return (index, 0);
+        };
+        let first = (data.len() - *start) / (8 * width);
+        for (at, hashes) in self.hashes.chunks_exact(width).enumerate() {
+            if keep(at) {
+                hashes.iter().for_each(|hash| data.extend_from_slice(&hash.to_le_bytes()));
+            }
+        }
+        (index, first)
     }
 }
 
+/// Splits a record's data into the filter's name and the rest.
+pub fn split_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = data.split_first_chunk::<2>()?;
+    rest.split_at_checked(u16::from_le_bytes(*length).into())
+}
+
 impl Entry {
-    /// Would adding so many keys have it grow for long? Then Python lets it grow in a thread before.
+    /// Returns whether there is memory for this many more keys.
     #[inline(always)]
-    pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
-        self.filter.needs_room(py, keys)
-            && self.items < self.limit
-            && self.starved.is_none_or(|since| since.elapsed() >= STARVED)
+    pub fn has_memory(&self, py: Python<'_>, keys: usize, limit: u64) -> bool {
+        limit == u64::MAX || {
+            let growth = self.filter.growth_bytes(py, keys);
+            growth == 0 || budget::used().saturating_add(growth) <= limit
+        }
+    }
+
+    /// Returns the same filter and its items, without the other counts.
+    pub fn counters(&self, py: Python<'_>) -> Entry {
+        Entry {
+            filter: self.filter.clone_ref(py),
+            full: self.full.clone(),
+            adds: 0,
+            checks: 0,
+            maybes: 0,
+            ..*self
+        }
     }
 
     /// Answers for the hashed keys.
@@ -172,125 +262,31 @@ impl Entry {
         Ok(())
     }
 
-    /// Adds the hashed keys and notes them for the log; after a refusal, those before it are in. A
-    /// key for which there is no memory is answered with NO_ROOM, and the others still have their
-    /// turn, as in RedisBloom.
+    /// Returns whether adding a key that is present changes nothing.
     #[inline(always)]
-    pub fn add(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        self.filter.check_layers(py)?;
-        self.add_more(py, work)
+    pub fn ignores_known(&self) -> bool {
+        !self.followed && !self.loading && !self.filter.every_add_counts()
     }
 
-    /// As `add`, for a further part of the same command.
+    /// Counts added keys, of which `accepted` were not refused.
     #[inline(always)]
-    pub fn add_more(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let keys = (work.hashes.len() / self.filter.width()) as u64;
-        let result = if self.limit.saturating_sub(self.items) < keys {
-            self.add_within(py, work)
-        } else if self.starved.is_some_and(|since| since.elapsed() < STARVED) {
-            self.add_nothing(py, work)
-        } else {
-            match self.filter.add(py, work.hashes, work.answers) {
-                Err(Refusal::NoMemory(_)) => {
-                    self.starved = Some(Instant::now());
-                    self.add_nothing(py, work)
-                }
-                other => other,
-            }
-        };
-        let always = self.followed || self.filter.every_add_counts();
-        self.note_added(work, |answer| answer == 1 || (always && answer != NO_ROOM));
-        result
-    }
-
-    /// Adds those of the hashed keys that are definitely not there; one for which there is no room
-    /// is answered with NO_ROOM.
-    pub fn add_new(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        for hashes in work.hashes.chunks_exact(self.filter.width()) {
-            self.filter.contains(py, hashes, work.answers).map_err(failed)?;
-            if work.answers.pop() == Some(1) {
-                work.answers.push(0);
-            } else if self.filter.add(py, hashes, work.answers).is_err() {
-                work.answers.push(NO_ROOM);
-            }
-        }
-        self.note_added(work, |answer| answer == 1);
-        Ok(())
-    }
-
-    /// Counts what was added, and notes for the log the keys whose answers are to be kept.
-    #[inline(always)]
-    fn note_added(&mut self, work: &mut Work<'_>, keep: impl Fn(u8) -> bool) {
-        self.count_added(work, work.answers.len());
-        work.record(self.id, ADD, self.filter.width(), keep);
-    }
-
-    /// Counts what was added, of so many that the filter took.
-    #[inline(always)]
-    pub fn count_added(&mut self, work: &mut Work<'_>, taken: usize) {
-        self.items += count(work.answers);
-        self.adds += taken as u64;
+    pub fn count_added(&mut self, new: u64, accepted: u64, reached: &mut Vec<u64>) {
+        self.items += new;
+        self.adds += accepted;
         if self.items >= self.threshold {
             self.threshold = u64::MAX;
-            work.reached.push(self.id);
+            reached.push(self.id);
         }
-    }
-
-    /// Answers for the keys that are left without adding any.
-    #[cold]
-    fn add_nothing(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let width = self.filter.width();
-        for hashes in work.hashes[work.answers.len() * width..].chunks_exact(width) {
-            if !self.filter.every_add_counts() {
-                self.filter.contains(py, hashes, work.answers).map_err(failed)?;
-                if work.answers.pop() == Some(1) {
-                    work.answers.push(0);
-                    continue;
-                }
-            }
-            work.answers.push(NO_ROOM);
-        }
-        Ok(())
-    }
-
-    /// A filter that is not to grow takes as many keys as it was made for.
-    fn add_within(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let width = self.filter.width();
-        let mut new = 0;
-        for hashes in work.hashes.chunks_exact(width) {
-            if self.items + new >= self.limit {
-                self.filter.contains(py, hashes, work.answers).map_err(failed)?;
-                if work.answers.pop() == Some(0) {
-                    return Err(Refusal::Full(self.full.clone()));
-                }
-                // Where copies are counted one more copy counts: it will be removed once more.
-                if !self.filter.every_add_counts() {
-                    work.answers.push(0);
-                    continue;
-                }
-            }
-            self.filter.add(py, hashes, work.answers)?;
-            new += u64::from(work.answers.last() == Some(&1));
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    pub fn remove(&mut self, py: Python<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
-        let result = self.filter.remove(py, work.hashes, work.answers);
-        self.items = self.items.saturating_sub(count(work.answers));
-        work.record(self.id, REMOVE, self.filter.width(), |answer| answer == 1);
-        result
     }
 }
 
-/// How many of the answers are a yes.
+/// Counts the answers that are 1.
 #[inline(always)]
 pub fn count(answers: &[u8]) -> u64 {
     answers.iter().map(|answer| u64::from(*answer == 1)).sum()
 }
 
-/// A clock that raised, say: there is no such thing in a server.
+/// Turns an error of a filter (a broken one, say) into a refusal.
 pub fn failed(problem: PyErr) -> Refusal {
     Refusal::Full(problem.to_string())
 }

@@ -1,37 +1,25 @@
-//! Replies to usual commands, as RESP2 or RESP3 writes them.
+//! Replies to native commands in RESP2 or RESP3.
 
 use bloomery_core::kind::Refusal;
 
 use crate::errors::LATER;
+use crate::server::commands::Native;
 use crate::server::names::{CommandFamily, NO_ROOM};
-use crate::server::usual::KeyCommand;
 
 #[derive(Default)]
 pub struct Output {
     pub bytes: Vec<u8>,
-    /// Where the replies to writes lie: they must not go out if the log could not be written.
-    pub writes: Vec<(usize, usize)>,
     pub resp3: bool,
 }
 
 impl Output {
-    /// The reply to one command.
+    /// Replies to a write of keys that are present.
     #[inline(always)]
-    pub fn one(&mut self, act: KeyCommand, reply: impl FnOnce(&mut Self)) {
-        let start = self.bytes.len();
-        reply(self);
-        if act.writes() {
-            self.writes.push((start, self.bytes.len()));
+    pub fn known(&mut self, command: Native, keys: usize) {
+        if command.several {
+            self.number(b'*', keys as u64);
         }
-    }
-
-    /// A reply that was made elsewhere; `write`: to a write.
-    pub fn push(&mut self, reply: &[u8], write: bool) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(reply);
-        if write {
-            self.writes.push((start, self.bytes.len()));
-        }
+        (0..keys).for_each(|_| self.boolean(0));
     }
 
     /// The answer to one key.
@@ -66,20 +54,13 @@ impl Output {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// A reply for each answer; if a refusal came, it is the last. `several`: as an array.
+    /// Replies with each answer, without an array.
     #[inline(always)]
-    pub fn answers(
-        &mut self,
-        family: CommandFamily,
-        several: bool,
-        answers: &[u8],
-        result: Result<(), Refusal>,
-    ) {
-        let error = result.err().map(|refusal| text(family, &refusal));
-        self.replies(family, several, answers, error.as_deref());
+    pub fn answers(&mut self, family: CommandFamily, answers: &[u8]) {
+        answers.iter().for_each(|value| self.answer(family, *value));
     }
 
-    /// As `answers`, with the refusal in words.
+    /// Replies with each answer, and with a refusal as the last. `several`: as an array.
     #[inline(always)]
     pub fn replies(
         &mut self,
@@ -91,7 +72,7 @@ impl Output {
         if several {
             self.number(b'*', answers.len() as u64 + u64::from(error.is_some()));
         }
-        answers.iter().for_each(|value| self.answer(family, *value));
+        self.answers(family, answers);
         if let Some(error) = error {
             self.error(error);
         }

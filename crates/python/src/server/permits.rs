@@ -1,35 +1,35 @@
-//! Which filters a client may use. Python decides, by roles and patterns, when a name first comes; here
-//! it is remembered, so that the usual commands need no Python.
+//! Which filters a client may use. Python decides by roles and patterns when a name first occurs. The
+//! decision is cached here, so that native commands need no Python.
 
 use std::collections::HashMap;
 
 use bloomery_core::resp::Parser;
 
-use crate::server::usual::usual;
+use crate::server::commands::native;
 
-/// Beyond so many names the first come is forgotten, with all others: Python is asked again.
-const MOST: usize = 4096;
+/// With more names, the cache starts again from empty.
+const MAX_NAMES: usize = 4096;
 
 #[derive(Default)]
 pub struct Permits {
-    /// By name: may it be written to as well?
+    /// By name: whether the client may also write.
     names: HashMap<Vec<u8>, bool>,
 }
 
 impl Permits {
     pub fn permit(&mut self, name: &[u8], write: bool) {
-        if self.names.len() >= MOST {
+        if self.names.len() >= MAX_NAMES {
             self.names.clear();
         }
         let may = self.names.entry(name.to_vec()).or_default();
         *may |= write;
     }
 
-    /// May the command be done without Python? One that is not a usual one goes there anyway.
+    /// Returns whether native code may run the command. Python handles other commands anyway.
     #[inline(always)]
     pub fn cover(&self, parser: &Parser, command: &[u8]) -> bool {
-        let Some((act, ..)) = usual(parser.argument(command, 0)) else { return true };
+        let Some(found) = native(parser.argument(command, 0)) else { return true };
         let may = (parser.len() > 1).then(|| self.names.get(parser.argument(command, 1))).flatten();
-        may.is_some_and(|write| *write || !act.writes())
+        may.is_some_and(|write| *write || !found.act.writes())
     }
 }

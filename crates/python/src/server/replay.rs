@@ -6,7 +6,6 @@ use std::convert::Infallible;
 use bloomery_core::batch::BLOCK;
 use bloomery_core::bits::Bits;
 use bloomery_core::kind::{AnyKind, Refusal};
-use bloomery_core::wal;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -73,15 +72,6 @@ pub fn change(
             return ended;
         }
     }
-}
-
-/// How many committed frames at the end of a write-ahead file cannot be read any more.
-#[pyfunction]
-pub fn lost_frames(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let held = BufferView::get(data, ffi::PyBUF_SIMPLE)
-        .ok_or_else(|| invalid(py, "data must be a contiguous buffer".into()))?;
-    // SAFETY: contiguous; the caller hands the buffer over for the time of the call.
-    Ok(py.detach(|| wal::lost_frames(unsafe { held.bytes() })))
 }
 
 /// Do these sections lie in the buffer, one behind the other from the offset on?

@@ -1,7 +1,8 @@
-//! One client of the Redis protocol. A chunk of what it sent is parsed and its usual commands are
-//! done in one call, without Python; every other command is handed out to Python, in order.
+//! One client of the Redis protocol. Native code parses what it sends and runs native commands in one
+//! call, without Python. Python handles every other command, in order.
 
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -10,21 +11,23 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBool, PyBytes, PyList, PyString};
 
-use crate::server::deferred::{Deferred, Fate, defer};
+use crate::server::commands::{self, Native};
 use crate::server::histogram::Histogram;
+use crate::server::long_read::{LongCommand, MANY, Progress};
+use crate::server::names::Names;
 use crate::server::output::Output;
 use crate::server::permits::Permits;
+use crate::server::pipeline::Run;
 use crate::server::shelf::Shelf;
-use crate::server::sliced::{MANY, Progress, Sliced};
-use crate::server::usual::{one_key, run};
+use crate::server::writes::{self, Answered, PendingWrites};
 
-/// Room that a long request or reply needed is given back beyond this.
+/// Buffers of a long request or reply shrink to this size.
 const KEEP: usize = 1 << 20;
 
-/// What a client has sent is worked on for so long, and then others have their turn.
+/// Time for the commands of one client before others are served.
 const SLICE: Duration = Duration::from_millis(2);
-/// The clock is looked at after so many keys; a cuckoo filter's may take a millisecond each.
-const LOOKS: u32 = 64;
+/// Keys between two looks at the clock.
+const KEYS_PER_LOOK: u32 = 64;
 
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct Session {
@@ -36,23 +39,22 @@ pub struct Session {
 #[derive(Default)]
 struct Inner {
     parser: Parser,
-    /// What came and is not yet done, from `start` on.
+    /// Received bytes that are not processed yet, from `start` on.
     input: Vec<u8>,
     start: usize,
     output: Output,
-    /// A command of many arguments that is under way: `input` has it from `start` on.
-    sliced: Option<(Sliced, usize)>,
-    /// Does Python see every command (a transaction, a client that has yet to log in)?
+    /// A command of many arguments that is under way, and its length in `input` from `start` on.
+    long: Option<(LongCommand, usize)>,
+    /// Python handles every command: in a transaction, or before a login.
     watched: bool,
-    /// What the client may use, where that is not everything.
+    /// What the client may use, unless it may use everything.
     permits: Option<Permits>,
     timing: Timing,
-    /// Does what comes wait for Python's word (`Sockets`)?
+    /// The client's writes wait for the log: what it sends is kept until they are answered.
     held: bool,
-    /// When something came last, by a clock of Python's.
+    /// When data last arrived, by Python's clock.
     last: f64,
-    /// Writes that wait for the shared log.
-    deferred: Deferred,
+    writes: PendingWrites,
 }
 
 /// How long commands take: from the arrival of their chunk until their replies are taken, which is
@@ -133,10 +135,9 @@ impl Inner {
 
     /// Forgets the replies, which go out.
     fn sent(&mut self, latency: &Histogram) {
-        self.timing.end(latency, !self.deferred.is_empty());
+        self.timing.end(latency, !self.writes.is_empty());
         self.output.bytes.clear();
         self.output.bytes.shrink_to(KEEP);
-        self.output.writes.clear();
     }
 }
 
@@ -149,143 +150,64 @@ impl Session {
         self.inner(py).held
     }
 
-    /// As `feed`. `came`: when it did.
-    pub fn take_in<'py>(&self, py: Python<'py>, fresh: &[u8], came: Option<f64>) -> TakenIn<'py> {
+    /// As `feed`. `arrived`: when the bytes arrived.
+    pub fn take_in<'py>(
+        &self,
+        py: Python<'py>,
+        fresh: &[u8],
+        arrived: Option<f64>,
+    ) -> TakenIn<'py> {
         let mut inner = self.inner(py);
         let before = inner.waiting();
-        inner.last = came.unwrap_or(inner.last);
-        let Inner {
-            parser, input, start, output, sliced, watched, permits, timing, deferred, ..
-        } = &mut *inner;
+        inner.last = arrived.unwrap_or(inner.last);
+        let mut names =
+            self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let now = Instant::now();
+        if inner.writes.waits(names.batch) {
+            if !fresh.is_empty() {
+                inner.timing.arrived.get_or_insert(now);
+            }
+            inner.input.extend_from_slice(fresh);
+            return inner.taken_in(Ended::Nothing, before);
+        }
+        let Inner { parser, input, start, output, long, watched, permits, timing, writes, .. } =
+            &mut *inner;
         let buffered = *start < input.len();
         if buffered {
             input.extend_from_slice(fresh);
         }
-        let mut names =
-            self.shelf.get().names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let now = Instant::now();
-        if deferred.waits(names.turn) {
-            if !fresh.is_empty() {
-                timing.arrived.get_or_insert(now);
-            }
-            if !buffered {
-                input.extend_from_slice(fresh);
-            }
-            return inner.taken_in(Ended::Nothing, before);
-        }
         let view: &[u8] = if buffered { input } else { fresh };
-        let mut at = if buffered { *start } else { 0 };
-        let mut waiting = std::mem::take(&mut names.run);
-        let watched = *watched || names.bypassed;
-        let deferring = names.deferring || !deferred.is_empty();
-        timing.begin(now, !deferred.is_empty());
-        let open = deferred.len();
-        let (until, mut looks) = (now + SLICE, LOOKS);
-        let mut done = 0;
-        let ended = loop {
-            if let Some((going, bytes)) = sliced {
-                let command = &view[at..at + *bytes];
-                let progress = going.go_on(py, &mut names, parser, command, output, until);
-                if matches!(progress, Progress::More | Progress::Waits) {
-                    break Ended::Later { at_once: matches!(progress, Progress::More) };
-                }
-                at += *bytes;
-                *sliced = None;
-                if let Progress::Words(words) = progress {
-                    break Ended::Command(
-                        words.into_iter().map(|word| word.into_bound(py)).collect(),
-                    );
-                }
-                done += 1;
-            }
-            if looks == 0 {
-                looks = LOOKS;
-                if Instant::now() >= until {
-                    break Ended::Later { at_once: true };
-                }
-            }
-            match parser.step(&view[at..], &self.limits) {
-                Ok(Step::More) => break Ended::Nothing,
-                Ok(Step::Nothing(bytes)) => at += bytes,
-                Ok(Step::Command(bytes)) => {
-                    let (before, command) = (at, &view[at..at + bytes]);
-                    at += bytes;
-                    let mut watched = watched;
-                    if deferring {
-                        let hidden = watched
-                            || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
-                        match defer(py, &mut names, parser, command, hidden) {
-                            Fate::Deferred(slot) => {
-                                deferred.push(slot, command, names.turn);
-                                looks -= 1;
-                                done += 1;
-                                continue;
-                            }
-                            _ if !deferred.is_empty() => {
-                                deferred.stopped = true;
-                                at = before; // the parser reads it again
-                                break Ended::Nothing;
-                            }
-                            Fate::Unusual => watched = true,
-                            Fate::NoWrite => {}
-                        }
-                    }
-                    if let Some(doing) = one_key(parser, command).filter(|_| !watched) {
-                        looks -= 1;
-                        if waiting.joins(doing, parser, command, before) {
-                            done += 1;
-                            continue;
-                        }
-                        waiting.end(py, &mut names, view, output);
-                        if permits.as_ref().is_none_or(|known| known.cover(parser, command))
-                            && waiting.begins(py, doing, &mut names, parser, command, before)
-                        {
-                            done += 1;
-                            continue;
-                        }
-                    } else {
-                        waiting.end(py, &mut names, view, output);
-                    }
-                    let seen = watched
-                        || permits.as_ref().is_some_and(|known| !known.cover(parser, command));
-                    if parser.len() > MANY {
-                        at = before;
-                        *sliced = Some((
-                            Sliced::new(py, &mut names, parser, command, output, seen),
-                            bytes,
-                        ));
-                        continue;
-                    }
-                    let cuckoo =
-                        parser.argument(command, 0).first().is_some_and(|c| c | 32 == b'c');
-                    looks = if cuckoo { 0 } else { looks.saturating_sub(parser.len() as u32) };
-                    if seen || !run(py, &mut names, parser, command, output) {
-                        let words = (0..parser.len())
-                            .map(|i| PyBytes::new(py, parser.argument(command, i)));
-                        break Ended::Command(words.collect());
-                    }
-                    done += 1;
-                }
-                Err(_) if !deferred.is_empty() => {
-                    deferred.stopped = true; // and then it will be told
-                    break Ended::Nothing;
-                }
-                Err(message) => {
-                    break Ended::Problem(message);
-                }
-            }
+        let (open, mut at) = (writes.len(), if buffered { *start } else { 0 });
+        timing.begin(now, open > 0);
+        let mut round = Round {
+            py,
+            watched: *watched || names.bypassed,
+            run: std::mem::take(&mut names.run),
+            names: &mut names,
+            limits: &self.limits,
+            permits: permits.as_ref(),
+            view,
+            parser,
+            output,
+            writes,
+            long,
+            until: now + SLICE,
+            left: KEYS_PER_LOOK,
+            done: 0,
         };
-        waiting.end(py, &mut names, view, output);
-        names.run = waiting;
+        let ended = round.process(&mut at);
+        let done = round.done;
+        let run = round.run;
+        names.run = run;
         names.commands += done;
         drop(names);
-        timing.answered += done - (deferred.len() - open) as u64;
+        timing.answered += done.saturating_sub(writes.len().saturating_sub(open) as u64);
         timing.unfinished =
-            deferred.stopped || matches!(ended, Ended::Command(_) | Ended::Later { .. });
+            writes.stopped || matches!(ended, Ended::Command(_) | Ended::Later { .. });
         if buffered {
             *start = at;
         } else {
-            // Kept from its first byte that is not yet done; most chunks end with a command.
+            // Most chunks end with a command, so that nothing is kept.
             input.clear();
             *start = 0;
             input.extend_from_slice(&fresh[at..]);
@@ -301,6 +223,39 @@ impl Session {
         inner.taken_in(ended, before)
     }
 
+    pub fn is_writing(&self, py: Python<'_>) -> bool {
+        !self.inner(py).writes.is_empty()
+    }
+
+    pub fn hold(&self, py: Python<'_>, held: bool) {
+        self.inner(py).held = held;
+    }
+
+    /// Returns how many bytes are not processed yet.
+    pub fn unprocessed(&self, py: Python<'_>) -> usize {
+        self.inner(py).waiting()
+    }
+
+    pub fn answer_writes<'py>(
+        &self,
+        results: &Bound<'py, PyList>,
+        again: &[Bound<'py, PyBytes>],
+    ) -> PyResult<Answered<'py>> {
+        let Inner { output, timing, writes, .. } = &mut *self.inner(results.py());
+        let open = writes.len() as u64;
+        let answered = writes.answer(output, results, again, &self.limits)?;
+        if matches!(answered, Answered::Done) {
+            timing.answered += open;
+        }
+        Ok(answered)
+    }
+
+    pub fn fail_writes(&self, py: Python<'_>, error: &[u8]) {
+        let Inner { output, timing, writes, .. } = &mut *self.inner(py);
+        timing.answered += writes.len() as u64;
+        writes.fail(output, error);
+    }
+
     /// Sends the replies to a socket that does not block; false if it did not take all of them.
     pub fn send(&self, py: Python<'_>, socket: &mut impl Write) -> bool {
         let inner = &mut *self.inner(py);
@@ -309,11 +264,187 @@ impl Session {
         let sent = if replies.is_empty() { 0 } else { socket.write(replies).unwrap_or(0) };
         if sent < replies.len() {
             replies.drain(..sent);
-            inner.output.writes.clear();
             return false;
         }
         inner.sent(self.shelf.get().latency.get());
         true
+    }
+}
+
+/// One round of processing: the commands of a client in one chunk of input.
+struct Round<'a, 'py> {
+    py: Python<'py>,
+    names: &'a mut Names,
+    limits: &'a Limits,
+    permits: Option<&'a Permits>,
+    view: &'a [u8],
+    parser: &'a mut Parser,
+    output: &'a mut Output,
+    writes: &'a mut PendingWrites,
+    long: &'a mut Option<(LongCommand, usize)>,
+    watched: bool,
+    run: Run,
+    until: Instant,
+    /// Keys before the next look at the clock.
+    left: u32,
+    /// Commands that are answered, or noted for the log.
+    done: u64,
+}
+
+/// What follows a command.
+enum Flow<'py> {
+    Next,
+    /// The command is processed; nothing follows for now.
+    Stop(Ended<'py>),
+    /// The command stays in the input, to be read again.
+    Keep(Ended<'py>),
+}
+
+impl<'py> Round<'_, 'py> {
+    /// Processes commands from `at` on, and moves it.
+    fn process(&mut self, at: &mut usize) -> Ended<'py> {
+        let ended = loop {
+            if let Some((long, bytes)) = self.long {
+                let command = &self.view[*at..*at + *bytes];
+                let progress =
+                    long.resume(self.py, self.names, self.parser, command, self.output, self.until);
+                match progress {
+                    Progress::More => break Ended::Later { at_once: true },
+                    Progress::Waits => break Ended::Later { at_once: false },
+                    Progress::Done => self.done += 1,
+                    Progress::Words(_) => {}
+                }
+                *at += *bytes;
+                *self.long = None;
+                if let Progress::Words(words) = progress {
+                    break Ended::Command(words);
+                }
+            }
+            if self.left == 0 {
+                self.left = KEYS_PER_LOOK;
+                if Instant::now() >= self.until {
+                    break Ended::Later { at_once: true };
+                }
+            }
+            match self.parser.step(&self.view[*at..], self.limits) {
+                Ok(Step::More) => break Ended::Nothing,
+                Ok(Step::Nothing(bytes)) => *at += bytes,
+                Ok(Step::Command(bytes)) => match self.command(*at..*at + bytes) {
+                    Flow::Next => *at += bytes,
+                    Flow::Stop(ended) => {
+                        *at += bytes;
+                        break ended;
+                    }
+                    Flow::Keep(ended) => {
+                        if self.long.is_none() {
+                            break ended;
+                        }
+                    }
+                },
+                Err(message) => {
+                    self.end_run();
+                    if self.writes.is_empty() {
+                        break Ended::Problem(message);
+                    }
+                    self.writes.stopped = true; // the error follows their answers
+                    break Ended::Nothing;
+                }
+            }
+        };
+        self.end_run();
+        ended
+    }
+
+    fn end_run(&mut self) {
+        self.run.end(self.py, self.names, self.view, self.output, self.writes);
+    }
+
+    /// Processes the command that the parser has read.
+    #[inline(always)]
+    fn command(&mut self, at: Range<usize>) -> Flow<'py> {
+        let command = &self.view[at.clone()];
+        let hidden = self.watched || self.permits.is_some_and(|p| !p.cover(self.parser, command));
+        let Some(found) = commands::find(self.parser, command).filter(|_| !hidden) else {
+            self.end_run();
+            return self.other(at, hidden);
+        };
+        self.left = self.left.saturating_sub((self.parser.len() - found.first) as u32);
+        if self.run.joins(found, self.parser, self.view, at.clone()) {
+            self.done += 1;
+            return Flow::Next;
+        }
+        self.end_run();
+        if !found.act.writes() && !self.writes.is_empty() {
+            return self.wait();
+        }
+        if self.run.starts(self.py, found, self.names, self.parser, self.view, at.clone()) {
+            self.done += 1;
+            return Flow::Next;
+        }
+        if self.parser.len() > MANY {
+            return self.begin_long(Some(found), command);
+        }
+        let (py, names, parser) = (self.py, &mut *self.names, &*self.parser);
+        let done = if found.act.writes() {
+            writes::note(py, names, found, parser, command, self.output, self.writes)
+        } else {
+            commands::read(py, names, found, parser, command, self.output)
+        };
+        if !done {
+            return self.hand_over(command);
+        }
+        self.done += 1;
+        Flow::Next
+    }
+
+    /// Processes a command that is not native, or that Python must see.
+    fn other(&mut self, at: Range<usize>, hidden: bool) -> Flow<'py> {
+        let command = &self.view[at];
+        if !self.writes.is_empty() {
+            return self.wait();
+        }
+        if !hidden && self.parser.len() == 1 {
+            let name = self.parser.argument(command, 0);
+            if name.eq_ignore_ascii_case(b"PING") {
+                self.output.bytes.extend_from_slice(b"+PONG\r\n");
+                self.left = self.left.saturating_sub(1);
+                self.done += 1;
+                return Flow::Next;
+            }
+        }
+        if self.parser.len() > MANY {
+            return self.begin_long(None, command);
+        }
+        self.hand_over(command)
+    }
+
+    /// Starts a command of many arguments. A write, and what native code cannot do, goes to Python.
+    fn begin_long(&mut self, found: Option<Native>, command: &[u8]) -> Flow<'py> {
+        if !self.writes.is_empty() {
+            return self.wait();
+        }
+        let read = found.and_then(|found| {
+            LongCommand::read(self.names, found, self.parser, command, self.output)
+        });
+        let long = read.unwrap_or_else(|| LongCommand::Words(Vec::new()));
+        *self.long = Some((long, command.len()));
+        Flow::Keep(Ended::Nothing)
+    }
+
+    /// Hands a command to Python, after the answers to the writes before it.
+    fn hand_over(&mut self, command: &[u8]) -> Flow<'py> {
+        if !self.writes.is_empty() {
+            return self.wait();
+        }
+        let words = 0..self.parser.len();
+        let words = words.map(|i| PyBytes::new(self.py, self.parser.argument(command, i)));
+        Flow::Stop(Ended::Command(words.collect()))
+    }
+
+    /// Waits for the answers to the writes before a command.
+    fn wait(&mut self) -> Flow<'py> {
+        self.writes.stopped = true;
+        Flow::Keep(Ended::Nothing)
     }
 }
 
@@ -334,11 +465,10 @@ impl Session {
         Session { shelf, limits, inner: Mutex::default() }
     }
 
-    /// Takes what the client sent and does what can be done of it. None: all is done that is there,
-    /// or what follows waits for the answers to writes that were deferred (`Shelf.deferring`).
-    /// A list: a command (its arguments) for Python, which gives the `reply` and feeds again. A str:
-    /// this is no request, and nothing that follows can be read. True: there is more to do, after
-    /// others had their turn; False: as True, but a filter is not to be had for a while.
+    /// Processes what the client sent. None: everything is processed, or the rest waits for the
+    /// answers to writes. A list: a command (its words) for Python, which calls `reply` and feeds
+    /// again. A str: a protocol error; nothing that follows can be read. True: more follows after
+    /// other clients were served. False: as True, but a filter is locked for a while.
     fn feed<'py>(
         &self,
         py: Python<'py>,
@@ -348,33 +478,31 @@ impl Session {
         self.take_in(py, data.as_bytes(), None).ended.into_python(py)
     }
 
-    /// Appends a reply; `write`: it must not go out if the log cannot be written.
-    #[pyo3(signature = (data, write=false))]
-    fn reply(&self, py: Python<'_>, data: &[u8], write: bool) {
-        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
+    /// Appends a reply, after the answers to writes that wait for the log.
+    fn reply(&self, py: Python<'_>, data: &[u8]) {
+        let Inner { output, timing, writes, .. } = &mut *self.inner(py);
         timing.answered += 1;
-        if !deferred.keep(data, write) {
-            output.push(data, write);
+        if !writes.keep(data) {
+            output.bytes.extend_from_slice(data);
         }
     }
 
-    /// Replies to the writes that were deferred. There is a result for each record of the turn's
-    /// log: as `Shelf.apply` returns it, or an error's reply in bytes; others are not looked at.
-    /// None: the filter was dropped before. Then nothing is answered, and the commands (their
-    /// arguments) are returned that are to be done again; their replies, in order, are `again`.
+    /// Replies to the writes that waited for the log. There is a result for each record of the
+    /// batch: as `Shelf.apply` appends it, or an error reply in bytes. None: another command changed
+    /// the name first. Then nothing is answered, and the commands (their words) that must run again
+    /// are returned; the next call passes their replies as `again`, in order. Returns None if a
+    /// result is neither: a thread still applies the record, and nothing is answered.
     #[pyo3(signature = (results, again=Vec::new()))]
     fn answer<'py>(
         &self,
         results: &Bound<'py, PyList>,
         again: Vec<Bound<'py, PyBytes>>,
-    ) -> PyResult<Vec<Vec<Bound<'py, PyBytes>>>> {
-        let Inner { output, timing, deferred, .. } = &mut *self.inner(results.py());
-        let open = deferred.len() as u64;
-        let dropped = deferred.answer(output, results, &again, &self.limits)?;
-        if dropped.is_empty() {
-            timing.answered += open;
-        }
-        Ok(dropped)
+    ) -> PyResult<Option<Vec<Vec<Bound<'py, PyBytes>>>>> {
+        Ok(match self.answer_writes(results, &again)? {
+            Answered::Done => Some(Vec::new()),
+            Answered::Conflicts(words) => Some(words),
+            Answered::Unfinished => None,
+        })
     }
 
     /// All replies, to be sent.
@@ -390,21 +518,9 @@ impl Session {
         self.inner(py).timing.arrived.get_or_insert_with(Instant::now);
     }
 
-    /// Puts an error in place of each reply to a write, and replies with it to those that were
-    /// deferred.
+    /// Replies with an error to the writes that waited for the log.
     fn fail(&self, py: Python<'_>, error: &[u8]) {
-        let Inner { output, timing, deferred, .. } = &mut *self.inner(py);
-        timing.answered += deferred.len() as u64;
-        deferred.fail(output, error);
-        let mut bytes = Vec::with_capacity(output.bytes.len());
-        let mut at = 0;
-        for (start, end) in output.writes.drain(..) {
-            bytes.extend_from_slice(&output.bytes[at..start]);
-            bytes.extend_from_slice(error);
-            at = end;
-        }
-        bytes.extend_from_slice(&output.bytes[at..]);
-        output.bytes = bytes;
+        self.fail_writes(py, error);
     }
 
     /// Bytes of replies that were not yet taken.
@@ -413,11 +529,10 @@ impl Session {
         self.inner(py).output.bytes.len()
     }
 
-    /// Is there a reply to a write among those, or one that was deferred?
+    /// Whether writes wait for the log.
     #[getter]
-    fn wrote(&self, py: Python<'_>) -> bool {
-        let inner = self.inner(py);
-        !inner.output.writes.is_empty() || !inner.deferred.is_empty()
+    fn writing(&self, py: Python<'_>) -> bool {
+        self.is_writing(py)
     }
 
     /// Bytes that came and are not yet done.
@@ -426,7 +541,7 @@ impl Session {
         self.inner(py).waiting()
     }
 
-    /// While true, `Sockets` hands what comes to Python.
+    /// While true, the client's writes wait for the log, and `Sockets` keeps what it sends.
     #[getter]
     fn held(&self, py: Python<'_>) -> bool {
         self.inner(py).held

@@ -1,10 +1,9 @@
-//! The named filters of a server, as its hot path sees them, and what is to be logged of their
-//! writes. Python decides which filters there are: only `State` (service/domain/state.py) puts and
-//! drops them. All that is rare is Python's too.
+//! The named filters of a server as native code sees them, and the records of their writes. Python
+//! decides which filters exist: only `State` (service/domain/state.py) puts and drops them.
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use bloomery_core::kind::Refusal;
 use bloomery_core::scan::{Figures, Scan};
@@ -14,9 +13,11 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{LATER, error, invalid};
 use crate::server::any_filter::{AnyFilter, MOST_LAYERS};
+use crate::server::apply::Applied;
 use crate::server::histogram::Histogram;
 use crate::server::names::{
-    ADD, ADD_NEW, CommandFamily, Entry, Names, Noted, REMOVE, Work, failed,
+    ADD_IN_PLACE, ADD_NEW_IN_PLACE, CommandFamily, Data, Entry, Names, REMOVE, Record, Work,
+    failed, has_keys, split_name,
 };
 use crate::server::replay;
 
@@ -72,7 +73,7 @@ impl Shelf {
         let mut hashed: Option<AnyFilter> = None;
         let mut hashes = Vec::new();
         loop {
-            let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+            let mut names = self.lock(py);
             let (entry, mut own) = names.split(name.as_bytes());
             let Some(entry) = entry else {
                 return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
@@ -93,37 +94,41 @@ impl Shelf {
         }
     }
 
-    /// Runs `work` on the filter of that name with keys that are hashed, as a log has them; KeyError
-    /// if there is none.
-    fn with_hashes<'py, T>(
-        &self,
-        name: &Bound<'py, PyBytes>,
-        op: u8,
-        data: &[u8],
-        work: impl FnOnce(&mut Entry, &mut Work<'_>) -> PyResult<T>,
-    ) -> PyResult<T> {
-        let py = name.py();
-        check_op(py, op)?;
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        let (entry, mut own) = names.split(name.as_bytes());
-        let Some(entry) = entry else {
-            return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
-        };
-        let hashes = match entry.filter.width() {
-            2 => replay::pairs(py, data)?.as_flattened(),
-            _ => replay::hashes(py, data)?,
-        };
-        own.hashes.extend(hashes.iter().map(|hash| u64::from_le_bytes(*hash)));
-        let done = work(entry, &mut own);
-        own.hashes.shrink_to(KEEP);
-        own.answers.shrink_to(KEEP);
-        done
+    fn lock<'a>(&'a self, py: Python<'a>) -> MutexGuard<'a, Names> {
+        self.names.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-/// Those that are done with hashes.
+/// Reads the hashes of a record for a filter.
+fn read_hashes(
+    py: Python<'_>,
+    filter: &AnyFilter,
+    data: &[u8],
+    out: &mut Vec<u64>,
+) -> PyResult<()> {
+    let hashes = match filter.width() {
+        2 => replay::pairs(py, data)?.as_flattened(),
+        _ => replay::hashes(py, data)?,
+    };
+    out.clear();
+    out.extend(hashes.iter().map(|hash| u64::from_le_bytes(*hash)));
+    Ok(())
+}
+
+/// Splits the data of a record; CorruptData if its name is truncated.
+fn named<'a>(py: Python<'_>, data: &'a [u8]) -> PyResult<(&'a [u8], &'a [u8])> {
+    let truncated = || error(py, "CorruptData", "a record is truncated in its name".into());
+    split_name(data).ok_or_else(truncated)
+}
+
+/// The outcome of a record for Python.
+fn outcome<'py>(py: Python<'py>, applied: Applied) -> Outcome<'py> {
+    (PyBytes::new(py, &applied.answers), applied.refusal.map(code_and_message))
+}
+
+/// Refuses operations that have no hashes.
 fn check_op(py: Python<'_>, op: u8) -> PyResult<()> {
-    if matches!(op, ADD | REMOVE | ADD_NEW) {
+    if has_keys(op) {
         return Ok(());
     }
     Err(invalid(py, format!("operation {op} is not done with hashes")))
@@ -169,12 +174,11 @@ impl Shelf {
             threshold: threshold.unwrap_or(u64::MAX),
             loading,
             followed,
-            starved: None,
             adds: 0,
             checks: 0,
             maybes: 0,
         };
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let mut names = self.lock(py);
         let before = names.entries.insert(name.to_vec(), entry);
         if let Some(before) = before.as_ref().filter(|before| before.id == id)
             && let Some(entry) = names.entries.get_mut(name)
@@ -188,42 +192,15 @@ impl Shelf {
 
     /// How many names there are.
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).entries.len()
+        self.lock(py).entries.len()
     }
 
     /// Takes a name away; False if there was none.
     fn drop(&self, py: Python<'_>, name: &[u8]) -> bool {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let mut names = self.lock(py);
         let before = names.entries.remove(name);
         drop(names);
         before.is_some()
-    }
-
-    /// Adds keys; a byte for each, 1 where it was definitely new, 2 where there was no memory for it
-    /// (it is not in). After a refusal (its code and
-    /// message) there are fewer bytes than keys: those before it are in. `more`: they are a further
-    /// part of one command, and how often the filter has grown was looked at before.
-    #[pyo3(signature = (name, keys, more=false))]
-    fn add<'py>(
-        &self,
-        name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyAny>,
-        more: bool,
-    ) -> PyResult<Outcome<'py>> {
-        self.with(name, keys, |py, entry, work| match more {
-            true => entry.add_more(py, work),
-            false => entry.add(py, work),
-        })
-    }
-
-    /// Adds those keys that are definitely not there: a byte for each, 1 added, 0 maybe there, 2 no
-    /// room. How often the filter has grown is for the caller to look at.
-    fn add_new<'py>(
-        &self,
-        name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyAny>,
-    ) -> PyResult<Outcome<'py>> {
-        self.with(name, keys, |py, entry, work| entry.add_new(py, work))
     }
 
     /// A byte for each key: 0 is definitely not there, 1 maybe.
@@ -240,15 +217,6 @@ impl Shelf {
         Ok(answers)
     }
 
-    /// Takes one copy of each key out; a byte for each, 1 where there was one.
-    fn remove<'py>(
-        &self,
-        name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyAny>,
-    ) -> PyResult<Outcome<'py>> {
-        self.with(name, keys, |py, entry, work| entry.remove(py, work))
-    }
-
     /// How often the key was added, at most.
     fn count(&self, name: &Bound<'_, PyBytes>, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let mut count = 0;
@@ -263,87 +231,192 @@ impl Shelf {
 
     /// (items, adds, checks, maybes) of a filter since it was put; None if there is none.
     fn figures(&self, py: Python<'_>, name: &[u8]) -> Option<(u64, u64, u64, u64)> {
-        let names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let names = self.lock(py);
         let entry = names.entries.get(name)?;
         Some((entry.items, entry.adds, entry.checks, entry.maybes))
     }
 
-    /// Notes an operation for the log, behind the writes that came before it; its place there.
+    /// Notes a record for the log; returns its index in the batch.
     fn note(&self, py: Python<'_>, id: u64, op: u8, data: Py<PyBytes>) -> usize {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        names.log.push((id, op, Noted::Given(data)));
+        let mut names = self.lock(py);
+        names.log.push(Record { id, op, data: Data::Given(data) });
         names.log.len() - 1
     }
 
-    /// Notes keys for the log, to be added or removed when a shared log has them (`apply`). Returns
-    /// the record's place in the log, that of the first key in the record, and how many keys.
-    fn defer<'py>(
+    /// Notes keys for the log, to be added or removed when the log has them. Returns how many there
+    /// are, the index of the record, and of the first key in it. The record is None if all keys are
+    /// present and need none (`exclusive`).
+    fn note_keys<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
         keys: &Bound<'py, PyAny>,
         op: u8,
-    ) -> PyResult<(usize, usize, usize)> {
+    ) -> PyResult<(usize, Option<(usize, usize)>)> {
         check_op(name.py(), op)?;
-        let mut place = (0, 0, 0);
-        self.with(name, keys, |_, entry, work| {
+        let present_is_enough = self.lock(name.py()).present_is_enough(op);
+        let mut noted = (0, None);
+        let (_, refusal) = self.with(name, keys, |py, entry, work| {
             let width = entry.filter.width();
-            let (record, first) = work.defer(entry.id, op, width);
-            place = (record, first, work.hashes.len() / width);
+            noted.0 = work.hashes.len() / width;
+            if present_is_enough && entry.is_unchanged_by(py, op, work.hashes).map_err(failed)? {
+                entry.adds += noted.0 as u64;
+            } else {
+                noted.1 = Some(work.note(entry.id, op, name.as_bytes(), width, |_| true));
+            }
             Ok(())
         })?;
-        Ok(place)
+        unless_refused(name.py(), refusal)?;
+        self.lock(name.py()).removes |= op == REMOVE;
+        Ok(noted)
     }
 
-    /// Adds or removes keys by their hashes, as a shared log has them: a byte for each, 1 where it
-    /// was new (or there), 3 where it was refused, and the first refusal. Nothing is noted for the
-    /// log, and how often the filter has grown is not looked at. It raises what only this node can
-    /// have met: that there is no memory, say.
+    /// Applies records of keys, from the first without a result on, and appends the results: the
+    /// answers (1 where the key was new, or was removed; 3 where it was refused) with the first
+    /// refusal, or None if another command changed the name first. Returns True if all records are
+    /// applied, False if the time is over, and None if the next record is for Python.
     fn apply<'py>(
         &self,
-        name: &Bound<'py, PyBytes>,
-        op: u8,
-        data: &[u8],
-    ) -> PyResult<Outcome<'py>> {
-        let py = name.py();
-        self.with_hashes(name, op, data, |entry, work| {
-            if entry.loading {
-                return Err(invalid(py, "the filter is still being loaded".into()));
+        records: &Bound<'py, PyList>,
+        results: &Bound<'py, PyList>,
+        seconds: f64,
+    ) -> PyResult<Option<bool>> {
+        let py = records.py();
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        while results.len() < records.len() {
+            let record = records.get_item(results.len())?;
+            let (id, op, data): (u64, u8, Bound<'py, PyBytes>) = record.extract()?;
+            if !has_keys(op) {
+                return Ok(None);
             }
-            let first = entry.apply(py, op, work)?;
-            Ok((PyBytes::new(py, work.answers), first.map(code_and_message)))
-        })
+            let (name, keys) = named(py, data.as_bytes())?;
+            let mut names = self.lock(py);
+            // What `apply` has started it also ends: `apply_one` has other records meanwhile.
+            let started = names.partial.take();
+            let starts = started.is_none();
+            if starts && names.busy.contains(name) {
+                return Ok(None);
+            }
+            let mut hashes = std::mem::take(&mut names.hashes);
+            let mut applied = started.unwrap_or_default();
+            let (entry, work) = names.split(name);
+            let Some(entry) = entry.filter(|entry| entry.id == id) else {
+                drop(names);
+                results.append(py.None())?;
+                continue;
+            };
+            read_hashes(py, &entry.filter, keys, &mut hashes)?;
+            let width = entry.filter.width();
+            let left = hashes.len() / width - applied.answers.len();
+            let grows = op != REMOVE && entry.filter.needs_room(py, left);
+            if starts && (entry.loading || entry.followed || grows) {
+                return Ok(None);
+            }
+            let chunk = entry.filter.keys_per_look(py) * width;
+            let mut late = false;
+            for some in hashes[applied.answers.len() * width..].chunks(chunk) {
+                if late {
+                    names.partial = Some(applied);
+                    return Ok(Some(false));
+                }
+                entry.apply(py, op, some, &mut applied, work.reached)?;
+                late = Instant::now() >= until;
+            }
+            hashes.shrink_to(KEEP);
+            names.hashes = hashes;
+            drop(names);
+            results.append(outcome(py, applied))?;
+            if late && results.len() < records.len() {
+                return Ok(Some(false));
+            }
+        }
+        Ok(Some(true))
     }
 
-    /// The answers that `apply` would give, if it would change nothing; else None. Those keys count
-    /// as no checks.
+    /// Applies one record of keys, however long it takes; from any thread, if the name is locked.
+    /// Returns a result as `apply` appends it. An error is this process's own, such as too little
+    /// memory; the keys before it are applied.
+    fn apply_one<'py>(
+        &self,
+        py: Python<'py>,
+        id: u64,
+        op: u8,
+        data: &Bound<'py, PyBytes>,
+    ) -> PyResult<Option<Outcome<'py>>> {
+        check_op(py, op)?;
+        let (name, keys) = named(py, data.as_bytes())?;
+        let mut applied = Applied::default();
+        let mut copy = match self.lock(py).get(name).filter(|entry| entry.id == id) {
+            Some(entry) => entry.counters(py),
+            None => return Ok(None),
+        };
+        if copy.loading {
+            return Err(invalid(py, "the filter is still being loaded".into()));
+        }
+        let (mut hashes, mut reached) = (Vec::new(), Vec::new());
+        read_hashes(py, &copy.filter, keys, &mut hashes)?;
+        if !matches!(op, ADD_IN_PLACE | ADD_NEW_IN_PLACE) {
+            copy.filter.make_room(py, hashes.len() / copy.filter.width())?;
+        }
+        let done = copy.apply(py, op, &hashes, &mut applied, &mut reached);
+        let mut names = self.lock(py);
+        if let Some(entry) = names.get(name).filter(|entry| entry.id == id) {
+            (entry.items, entry.threshold) = (copy.items, copy.threshold);
+            entry.adds += copy.adds;
+        }
+        names.reached.append(&mut reached);
+        drop(names);
+        done?;
+        Ok(Some(outcome(py, applied)))
+    }
+
+    /// Returns the answers that `apply_one` would give if it would change nothing; else None. The
+    /// keys do not count as checks.
     fn unchanged<'py>(
         &self,
-        name: &Bound<'py, PyBytes>,
+        py: Python<'py>,
+        id: u64,
         op: u8,
         data: &[u8],
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let py = name.py();
-        self.with_hashes(name, op, data, |entry, work| {
-            let unchanged = entry.is_unchanged_by(py, op, work)?;
-            Ok(unchanged.then(|| PyBytes::new(py, &vec![0; work.answers.len()])))
-        })
+        check_op(py, op)?;
+        let (name, keys) = named(py, data)?;
+        let mut names = self.lock(py);
+        let (entry, work) = names.split(name);
+        let Some(entry) = entry.filter(|entry| entry.id == id) else { return Ok(None) };
+        read_hashes(py, &entry.filter, keys, work.hashes)?;
+        let count = work.hashes.len() / entry.filter.width();
+        let unchanged = entry.is_unchanged_by(py, op, work.hashes)?;
+        Ok(unchanged.then(|| PyBytes::new(py, &vec![0; count])))
     }
 
-    /// What is to be logged, in order, and no more from now on.
+    /// Takes the records of this batch, and starts the next.
     fn take_log<'py>(&self, py: Python<'py>) -> Vec<(u64, u8, Bound<'py, PyBytes>)> {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let mut names = self.lock(py);
         let log = std::mem::take(&mut names.log);
-        names.turn += 1;
-        let given = |noted| match noted {
-            Noted::Hashes(data) => PyBytes::new(py, &data),
-            Noted::Given(data) => data.into_bound(py),
+        names.removes = false;
+        names.batch += 1;
+        let given = |data| match data {
+            Data::Keys(data, _) => PyBytes::new(py, &data),
+            Data::Given(data) => data.into_bound(py),
         };
-        log.into_iter().map(|(id, op, noted)| (id, op, given(noted))).collect()
+        log.into_iter().map(|Record { id, op, data }| (id, op, given(data))).collect()
+    }
+
+    /// Returns whether adding this many keys makes a large filter grow, which takes long.
+    fn needs_room(&self, py: Python<'_>, name: &[u8], keys: usize) -> bool {
+        self.lock(py).get(name).is_some_and(|entry| entry.filter.needs_room(py, keys))
+    }
+
+    /// Returns whether there is memory for this many more keys in a filter.
+    fn has_memory(&self, py: Python<'_>, name: &[u8], keys: usize) -> bool {
+        let mut names = self.lock(py);
+        let limit = names.memory_limit;
+        names.get(name).is_none_or(|entry| entry.has_memory(py, keys, limit))
     }
 
     /// Numbers of the filters that have reached their threshold, each once.
     fn take_reached(&self, py: Python<'_>) -> Vec<u64> {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let mut names = self.lock(py);
         std::mem::take(&mut names.reached)
     }
 
@@ -358,7 +431,7 @@ impl Shelf {
         probes: usize,
         seed: u64,
     ) -> PyResult<Option<Sample>> {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let mut names = self.lock(py);
         if names.is_locked(name) {
             return Ok(None);
         }
@@ -383,55 +456,61 @@ impl Shelf {
     /// While true, the native path takes no writes: they go to Python, which says why.
     #[setter]
     fn set_refusing(&self, py: Python<'_>, refusing: bool) {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).refusing = refusing;
+        self.lock(py).refusing = refusing;
     }
 
     #[getter]
     fn refusing(&self, py: Python<'_>) -> bool {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).refusing
+        self.lock(py).refusing
     }
 
     /// While true, the native path does nothing: Python sees every command.
     #[setter]
     fn set_bypassed(&self, py: Python<'_>, bypassed: bool) {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).bypassed = bypassed;
+        self.lock(py).bypassed = bypassed;
     }
 
     #[getter]
     fn bypassed(&self, py: Python<'_>) -> bool {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).bypassed
+        self.lock(py).bypassed
     }
 
-    /// While true, clients' usual writes are noted for the log and not done, nor answered: that is
-    /// when a shared log has them (`apply`, and `Session.answer`).
+    /// While true, no other process writes the log: adding a key that is present needs no record.
     #[setter]
-    fn set_deferring(&self, py: Python<'_>, deferring: bool) {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).deferring = deferring;
+    fn set_exclusive(&self, py: Python<'_>, exclusive: bool) {
+        self.lock(py).exclusive = exclusive;
     }
 
     #[getter]
-    fn deferring(&self, py: Python<'_>) -> bool {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).deferring
+    fn exclusive(&self, py: Python<'_>) -> bool {
+        self.lock(py).exclusive
     }
 
-    /// Would adding so many keys have a filter grow for long?
-    fn needs_room(&self, py: Python<'_>, name: &[u8], keys: usize) -> bool {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        names.get(name).is_some_and(|entry| entry.needs_room(py, keys))
+    /// Bytes that all filters together may use; None: no limit.
+    #[setter]
+    fn set_memory_limit(&self, py: Python<'_>, limit: Option<u64>) {
+        self.lock(py).memory_limit = limit.unwrap_or(u64::MAX);
     }
 
-    /// Remembers that there was no memory for a filter to grow.
-    fn starve(&self, py: Python<'_>, name: &[u8]) {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
-        if let Some(entry) = names.get(name) {
-            entry.starved = Some(Instant::now());
+    #[getter]
+    fn memory_limit(&self, py: Python<'_>) -> Option<u64> {
+        Some(self.lock(py).memory_limit).filter(|limit| *limit < u64::MAX)
+    }
+
+    /// While true, a thread applies a record to this name: `apply` leaves its records to Python.
+    fn set_busy(&self, py: Python<'_>, name: &[u8], busy: bool) {
+        let mut names = self.lock(py);
+        if busy {
+            names.busy.insert(name.to_vec());
+        } else {
+            names.busy.remove(name);
         }
     }
 
     /// While true, commands about this name go to Python, and wait there: a thread or a transaction
     /// works on its filter.
     fn set_locked(&self, py: Python<'_>, name: &[u8], locked: bool) {
-        let mut names = self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let mut names = self.lock(py);
         if locked {
             names.locked.insert(name.to_vec());
         } else {
@@ -467,6 +546,6 @@ impl Shelf {
     /// Commands that were answered without Python.
     #[getter]
     fn commands(&self, py: Python<'_>) -> u64 {
-        self.names.lock_py_attached(py).unwrap_or_else(|e| e.into_inner()).commands
+        self.lock(py).commands
     }
 }

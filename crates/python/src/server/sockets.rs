@@ -1,5 +1,5 @@
-//! Connections in the clear that are read and answered without Python: all that sent something are
-//! one call, and all replies of a turn another. What is not usual is handed to Python.
+//! Connections without TLS that native code reads and answers: one call reads all sockets with data,
+//! another sends all replies. Python handles what native code does not.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
@@ -9,9 +9,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::server::session::{Ended, Session, TakenIn};
+use crate::server::writes::Answered;
 
 /// As much as is read at once, which others wait for.
 const CHUNK: usize = 256 << 10;
@@ -23,17 +24,26 @@ pub struct Sockets {
 
 struct Inner {
     clients: HashMap<i64, Client>,
-    /// Those whose replies are to go out at the end of this turn.
-    answered: Vec<i64>,
+    /// Clients that were read in this tick.
+    read: Vec<i64>,
+    /// Clients whose writes go into the next batch, and those of the batch that is on its way.
+    writing: Vec<Waiter>,
+    sent: Vec<Waiter>,
     buffer: Vec<u8>,
 }
+
+/// A client whose writes wait for the log, with its session and connection: a new connection can have
+/// the number of one that was closed.
+type Waiter = (i64, Py<Session>, Py<PyAny>);
 
 struct Client {
     session: Py<Session>,
     connection: Py<PyAny>,
-    /// The socket did not take all replies: the rest goes out through the connection's transport,
-    /// and nothing may overtake it.
+    /// The socket did not take all replies. The transport sends the rest, and nothing may overtake
+    /// it.
     behind: bool,
+    /// Python keeps input that arrived while the client was held.
+    kept: bool,
 }
 
 impl Client {
@@ -41,6 +51,30 @@ impl Client {
     fn send(&mut self, py: Python<'_>, socket: i64) -> bool {
         self.behind = !self.session.get().send(py, &mut &*stream(socket));
         !self.behind
+    }
+
+    /// Sends the answers to writes, and lets the client continue. Connections that Python must
+    /// continue are added to `left`.
+    fn release(&mut self, py: Python<'_>, socket: i64, left: &mut Vec<Py<PyAny>>) {
+        self.session.get().hold(py, false);
+        let unsent = self.behind || !self.send(py, socket);
+        if std::mem::take(&mut self.kept) || unsent || self.session.get().unprocessed(py) > 0 {
+            left.push(self.connection.clone_ref(py));
+        }
+    }
+}
+
+/// Sends the answers of a client. If native code no longer reads its socket, because the client has
+/// closed its side, Python sends them.
+fn release(
+    py: Python<'_>,
+    clients: &mut HashMap<i64, Client>,
+    (socket, session, connection): Waiter,
+    left: &mut Vec<Py<PyAny>>,
+) {
+    match clients.get_mut(&socket).filter(|client| client.session.is(&session)) {
+        Some(client) => client.release(py, socket, left),
+        None => left.push(connection),
     }
 }
 
@@ -63,6 +97,11 @@ type Held<'py> = (Py<PyAny>, Bound<'py, PyBytes>);
 /// What came of a round of reading; the last have ended, or failed.
 type Round<'py> = (Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>);
 
+/// A connection with commands that must run again.
+type Conflicts<'py> = (Py<PyAny>, Vec<Vec<Bound<'py, PyBytes>>>);
+/// Connections for Python to continue, to run commands again, and to answer later.
+type AnsweredSockets<'py> = (Vec<Py<PyAny>>, Vec<Conflicts<'py>>, Vec<Py<PyAny>>);
+
 impl Sockets {
     fn inner<'a>(&'a self, py: Python<'a>) -> MutexGuard<'a, Inner> {
         self.inner.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -73,13 +112,19 @@ impl Sockets {
 impl Sockets {
     #[new]
     fn new() -> Self {
-        let inner = Inner { clients: HashMap::new(), answered: Vec::new(), buffer: vec![0; CHUNK] };
+        let inner = Inner {
+            clients: HashMap::new(),
+            read: Vec::new(),
+            writing: Vec::new(),
+            sent: Vec::new(),
+            buffer: vec![0; CHUNK],
+        };
         Sockets { inner: Mutex::new(inner) }
     }
 
     /// Takes a connection in: its socket, which stays open until it is removed.
     fn add(&self, py: Python<'_>, socket: i64, session: Py<Session>, connection: Py<PyAny>) {
-        let client = Client { session, connection, behind: false };
+        let client = Client { session, connection, behind: false, kept: false };
         let before = self.inner(py).clients.insert(socket, client);
         drop(before); // when the lock is not held: it may run Python code
     }
@@ -101,9 +146,9 @@ impl Sockets {
     ) -> PyResult<Round<'py>> {
         let (mut fed, mut held, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         {
-            let Inner { clients, answered, buffer } = &mut *self.inner(py);
+            let Inner { clients, read, buffer, .. } = &mut *self.inner(py);
             for (socket, _) in ready {
-                let Some(client) = clients.get(&socket) else { continue };
+                let Some(client) = clients.get_mut(&socket) else { continue };
                 let count = match (&*stream(socket)).read(buffer) {
                     Ok(count) if count > 0 => count,
                     Err(problem) if problem.kind() == ErrorKind::WouldBlock => continue,
@@ -114,6 +159,7 @@ impl Sockets {
                 };
                 let session = client.session.get();
                 if session.is_held(py) {
+                    client.kept = true;
                     let data = PyBytes::new(py, &buffer[..count]);
                     held.push((client.connection.clone_ref(py), data));
                     continue;
@@ -121,7 +167,7 @@ impl Sockets {
                 let TakenIn { ended, before, after } =
                     session.take_in(py, &buffer[..count], Some(now));
                 if before == 0 && after == 0 && matches!(ended, Ended::Nothing) {
-                    answered.push(socket);
+                    read.push(socket);
                 } else {
                     fed.push((client.connection.clone_ref(py), ended, before, count));
                 }
@@ -134,16 +180,63 @@ impl Sockets {
         Ok((outcomes.collect::<PyResult<_>>()?, held, ended))
     }
 
-    /// Sends the replies of those that were read; returns the connections that have some left.
-    fn write(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        let Inner { clients, answered, .. } = &mut *self.inner(py);
+    /// Ends a tick: sends the replies of clients that were read, and holds those whose writes wait
+    /// for the log. Returns the connections with replies that the socket did not take.
+    fn flush(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let Inner { clients, read, writing, .. } = &mut *self.inner(py);
         let mut left = Vec::new();
-        for socket in answered.drain(..) {
-            if let Some(client) = clients.get_mut(&socket)
-                && (client.behind || !client.send(py, socket))
-            {
+        for socket in read.drain(..) {
+            let Some(client) = clients.get_mut(&socket) else { continue };
+            let session = client.session.get();
+            if session.is_writing(py) {
+                if !session.is_held(py) {
+                    session.hold(py, true);
+                    let connection = client.connection.clone_ref(py);
+                    writing.push((socket, client.session.clone_ref(py), connection));
+                }
+            } else if client.behind || !client.send(py, socket) {
                 left.push(client.connection.clone_ref(py));
             }
+        }
+        left
+    }
+
+    /// Starts a batch: the clients that wrote so far wait for it.
+    fn start_batch(&self, py: Python<'_>) -> usize {
+        let Inner { writing, sent, .. } = &mut *self.inner(py);
+        sent.append(writing);
+        sent.len()
+    }
+
+    /// Answers the clients of the batch that was applied, and sends the replies. Returns the
+    /// connections with replies that the socket did not take, or with more input to process; those
+    /// with commands that must run again; and those for which a thread still applies a record.
+    fn answer<'py>(&self, results: &Bound<'py, PyList>) -> PyResult<AnsweredSockets<'py>> {
+        let py = results.py();
+        let (mut left, mut again, mut unfinished) = (Vec::new(), Vec::new(), Vec::new());
+        let Inner { clients, sent, .. } = &mut *self.inner(py);
+        for (socket, session, connection) in sent.drain(..) {
+            match session.get().answer_writes(results, &[]) {
+                Ok(Answered::Conflicts(words)) => again.push((connection, words)),
+                Ok(Answered::Unfinished) => unfinished.push(connection),
+                done => {
+                    if done.is_err() {
+                        session.get().fail_writes(py, b"-ERR internal error\r\n");
+                    }
+                    release(py, clients, (socket, session, connection), &mut left);
+                }
+            }
+        }
+        Ok((left, again, unfinished))
+    }
+
+    /// Answers the clients of the batch with an error, and sends it.
+    fn fail(&self, py: Python<'_>, error: &[u8]) -> Vec<Py<PyAny>> {
+        let mut left = Vec::new();
+        let Inner { clients, sent, .. } = &mut *self.inner(py);
+        for waiter in sent.drain(..) {
+            waiter.1.get().fail_writes(py, error);
+            release(py, clients, waiter, &mut left);
         }
         left
     }
@@ -152,12 +245,5 @@ impl Sockets {
     fn send(&self, py: Python<'_>, socket: i64) -> bool {
         let client = &mut self.inner(py).clients;
         client.get_mut(&socket).is_some_and(|client| client.send(py, socket))
-    }
-
-    /// The connections whose replies have yet to go out, which are somebody else's now.
-    fn take(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        let Inner { clients, answered, .. } = &mut *self.inner(py);
-        let taken = answered.drain(..).filter_map(|socket| clients.get(&socket));
-        taken.map(|client| client.connection.clone_ref(py)).collect()
     }
 }

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from bloomery import errors
+from bloomery.names import printable
 from bloomery.service.access import users
 from bloomery.service.access.permissions import OPERATIONS, Role
-from bloomery.service.domain.operations import text_of
 
 # What is noted, beside logins by password, users that are changed, and start and stop.
 AUDITED = frozenset(
@@ -75,7 +75,7 @@ def line(
     }
     named = list(names)
     if named:
-        entry["names"] = [text_of(name[:256]) for name in named[:_MOST_NAMES]]
+        entry["names"] = [printable(name[:256]) for name in named[:_MOST_NAMES]]
         if len(named) > _MOST_NAMES:
             entry["more_names"] = len(named) - _MOST_NAMES
     return {key: value for key, value in entry.items() if value not in ("", [])}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 from bloomery import errors
 from bloomery.service.access.glob import glob
@@ -42,6 +43,9 @@ OPERATIONS = {
     "lookup": Operation(Role.READ, "look keys up in the source that a filter is bound to"),
     "info": Operation(Role.READ, "a filter's parameters, state and samples"),
     "export": Operation(Role.READ, "take a filter out as a file"),
+    "reveal": Operation(
+        Role.ADMIN, "take a filter out as a file that holds a secret seed (siphash)"
+    ),
     "add": Operation(Role.WRITE, "add keys, making the filter if it is not there"),
     "remove": Operation(Role.WRITE, "remove keys"),
     "forget": Operation(Role.WRITE, "let keys be looked up anew, whose answers are cached"),
@@ -55,6 +59,12 @@ OPERATIONS = {
     "drop": Operation(Role.ADMIN, "forget a filter"),
     "server": Operation(Role.ADMIN, "settings, snapshots, clients, everything at once", whole=True),
 }
+
+
+def exporting(filter: Any) -> str:
+    """Return the operation that takes a filter out: its file holds the seed, which is a secret if
+    the hasher is siphash."""
+    return "reveal" if getattr(filter, "hasher", None) == "siphash" else "export"
 
 
 @dataclass(frozen=True, slots=True)

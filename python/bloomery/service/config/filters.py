@@ -13,9 +13,8 @@ from collections.abc import Collection
 from typing import Any
 
 from bloomery.errors import InvalidParameter
-from bloomery.service import parameters
 from bloomery.service.config.credentials import FieldError
-from bloomery.service.policy import policy
+from bloomery.service.domain import policy
 
 
 def read(
@@ -23,6 +22,8 @@ def read(
 ) -> tuple[dict[str, Any], list[FieldError]]:
     """The parameters of a section, as HTTP takes them too; or all that is wrong with it. `policy`
     is another word for `on_full`, and `sources` are those that there are."""
+    from bloomery.service import parameters  # 0.1 s, which a start without sections saves
+
     if not isinstance(given, dict):
         return {}, [FieldError("", f"must be a section: [filters.{name}]")]
     plain = {word.lower().replace("-", "_"): value for word, value in given.items()}

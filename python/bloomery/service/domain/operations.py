@@ -1,14 +1,16 @@
-"""What can be done to the filters of a server, as its log holds it: the number of a filter, what is
-done to it, and bytes.
+"""The operations on the filters of a server, as its log has them: the number of a filter, what is
+done, and bytes. The bytes start with the filter's name (`named`), so that a record states which
+filter it was decided for. If another filter has that name by the time the record is applied, or the
+filter has another name, nothing is done (`Conflict`) and the command runs again.
 
-| operation | bytes |
+| operation | bytes after the name |
 |---|---|
-| ADD, REMOVE, ADD_NEW | hashes: 8 little-endian bytes each, 16 for kind `redisbloom` |
-| CREATE, RENAME, COPY, EXPIRE, MERGE, ADJUST | a JSON object (`fields`) |
+| ADD, REMOVE, ADD_NEW, … | hashes: 8 little-endian bytes each, 16 for `redisbloom` and `bank` |
+| CREATE, RENAME, COPY, EXPIRE, MERGE, ADJUST, SUCCEED | a JSON object (`fields`) |
 | CHUNK | a position, a JSON object and a part of a saved filter (`chunk`) |
 | DROP, CLEAR, COMPACT, TICK | none |
-| ROTATE | none, or the time at which the generation began that is to be the last but one |
-| FORGET | names of keys, each behind its length (`names`) |
+| ROTATE | none, or the time at which the generation started that is to become the last but one |
+| FORGET | names of keys, each after its length (`names`) |
 """
 
 from __future__ import annotations
@@ -24,36 +26,84 @@ from bloomery import errors
 Record: TypeAlias = tuple[int, int, bytes]  # the filter's number, the operation, its bytes
 _CHUNK = struct.Struct("<QI")  # the position, how long the JSON is
 _LENGTH = struct.Struct("<I")
+_NAME = struct.Struct("<H")
+
+
+LARGE = 4 << 20  # bytes: an operation on all of a larger filter takes milliseconds
 
 
 class Op(IntEnum):
-    """The operations, by the numbers that logs hold: never change one. Another one takes a new
-    `folder.FORMAT`: who does not know it must not start on such a log."""
+    """The operations, by the numbers that logs hold: never change one. A new one needs a new
+    `folder.FORMAT`, because older versions cannot apply it."""
 
     ADD = 1
     REMOVE = 2
-    CREATE = 3  # name, and the settings of a new filter
+    CREATE = 3  # the settings of a new filter
     DROP = 4
-    RENAME = 5  # name
-    COPY = 6  # the source's number, and the copy's name
-    EXPIRE = 7  # at: Unix time, or null for never
+    RENAME = 5  # to, and whether it may replace a filter
+    COPY = 6  # number and name of the source, and whether the copy may replace a filter
+    EXPIRE = 7  # at: Unix time, or null for never; the expiry that is expected now
     CLEAR = 8
-    MERGE = 9  # the sources' numbers, and how: "union" or "intersection"
+    MERGE = 9  # numbers and names of the sources, and how: "union" or "intersection"
     ROTATE = 10
-    CHUNK = 11
+    CHUNK = 11  # the first one: format, settings, whether it may replace a filter, and its expiry
     COMPACT = 12
-    TICK = 13  # time has come for a rotating filter to forget
-    ADJUST = 14  # settings of the service's own, as they are from now on; null: the default
-    ADD_NEW = 15  # those keys that are definitely not there; on nodes
-    SUCCEED = 16  # successor: the number of the filter that this one is from now on; on nodes
-    FORGET = 17  # what caches hold of these keys of the filter's source; on nodes
+    TICK = 13  # generations of a rotating filter are due to expire
+    ADJUST = 14  # settings of the service, null restores the default; expiry; another name
+    ADD_NEW = 15  # adds the keys that are definitely new
+    SUCCEED = 16  # successor: the number of the filter that replaces this one
+    FORGET = 17  # keys of the filter's source that caches must read again
+    ADD_IN_PLACE = 18  # as ADD, if the filter need not grow: memory was short
+    ADD_NEW_IN_PLACE = 19  # as ADD_NEW, in the same way
 
 
-HASHES = frozenset({Op.ADD, Op.REMOVE, Op.ADD_NEW})
-# Which version of nodes was the first to know an operation; 1 unless it is here. What needs more
-# than some node has is refused on all.
+class Conflict(errors.UnknownFilter):
+    """Another command changed the filter or its name before the log reached this operation, which
+    did nothing. The command runs again."""
+
+
+class DamagedRecord(errors.CorruptData):
+    """A record is not as the server writes it: the log is damaged, or lacks earlier records."""
+
+
+class UnknownOperation(errors.UnsupportedVersion):
+    """A newer version of bloomery wrote the record."""
+
+
+IN_PLACE = {Op.ADD: Op.ADD_IN_PLACE, Op.ADD_NEW: Op.ADD_NEW_IN_PLACE}
+HASHES = frozenset({Op.ADD, Op.REMOVE, Op.ADD_NEW, Op.ADD_IN_PLACE, Op.ADD_NEW_IN_PLACE})
+# The first version of nodes that knows an operation; 1 unless listed. An operation that some node
+# does not know is rejected.
 SINCE: dict[int, int] = {}
-MAKES = frozenset({Op.CREATE, Op.COPY, Op.CHUNK})  # a filter; of CHUNK the first one
+CREATES = frozenset({Op.CREATE, Op.COPY, Op.CHUNK})  # a filter; only the first CHUNK does
+
+
+def named(name: bytes, data: bytes = b"") -> bytes:
+    """Return the bytes of a record: the filter's name, then the operation's own bytes."""
+    return _NAME.pack(len(name)) + name + data
+
+
+def split(data: bytes) -> tuple[bytes, bytes]:
+    """Return the name and the operation's own bytes; the inverse of `named`."""
+    start = _NAME.size
+    end = start + _NAME.unpack_from(data)[0] if len(data) >= start else len(data) + 1
+    if end > len(data):
+        raise DamagedRecord(f"a record of {len(data)} bytes is truncated in its name")
+    return data[start:end], data[end:]
+
+
+def names_in(op: int, data: bytes) -> list[bytes]:
+    """Return the names that a record is about, the first one its own."""
+    name, body = split(data)
+    listed = [name]
+    if op in (Op.RENAME, Op.ADJUST):
+        to = read_fields(body).get("to")
+        listed += [] if to is None else [name_of(to)]
+    elif op == Op.COPY:
+        listed.append(name_of(read_fields(body)["of"]))
+    elif op == Op.MERGE:
+        listed += [name_of(text) for _, text in read_fields(body)["sources"]]
+    return list(dict.fromkeys(listed))
 
 
 def fields(**values: Any) -> bytes:
@@ -68,12 +118,12 @@ def read_fields(data: bytes) -> dict[str, Any]:
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
-        raise errors.CorruptData(f"an operation's {len(data)} bytes are no JSON object")
+        raise DamagedRecord(f"an operation's {len(data)} bytes are no JSON object")
     return fields
 
 
 def chunk(position: int, data: bytes, **values: Any) -> bytes:
-    """Return the bytes of a CHUNK. The first, at position 1, has fields: name, format, settings."""
+    """Return the bytes of a CHUNK. The first, at position 1, has fields."""
     head = fields(**values)
     return _CHUNK.pack(position, len(head)) + head + data
 
@@ -85,7 +135,7 @@ def read_chunk(data: bytes) -> tuple[int, dict[str, Any], bytes]:
         end = _CHUNK.size + length
         if end <= len(data):
             return position, read_fields(data[_CHUNK.size : end]), data[end:]
-    raise errors.CorruptData(f"a chunk of {len(data)} bytes is cut off")
+    raise DamagedRecord(f"a chunk of {len(data)} bytes is cut off")
 
 
 def names(given: Iterable[bytes]) -> bytes:
@@ -100,7 +150,7 @@ def read_names(data: bytes) -> list[bytes]:
         start = at + _LENGTH.size
         at = start + _LENGTH.unpack_from(data, at)[0] if start <= len(data) else len(data) + 1
         if at > len(data):
-            raise errors.CorruptData(f"names in {len(data)} bytes are cut off")
+            raise DamagedRecord(f"names in {len(data)} bytes are cut off")
         listed.append(data[start:at])
     return listed
 

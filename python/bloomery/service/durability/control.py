@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bloomery import errors
-from bloomery.service.durability.folder import FORMAT
+from bloomery.service.durability.folder import FORMAT, check_version
 from bloomery.storage import files
 
 _MAGIC = b"bloomctl"
@@ -59,7 +59,7 @@ class ControlFile:
     def read(cls, data: str | os.PathLike[str]) -> ControlFile | None:
         """Read it; None if there is none, CorruptData if it is not as it was written.
 
-        UnsupportedVersion: a newer bloomery has had this folder.
+        UnsupportedVersion: another version of bloomery wrote this folder.
         """
         path = control_file(data)
         try:
@@ -71,11 +71,7 @@ class ControlFile:
         magic, version, always, boot, checksum = _HEAD.unpack_from(raw)
         if magic != _MAGIC or checksum != zlib.crc32(raw[: _HEAD.size - 4]):
             raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
-        if version > FORMAT:
-            raise errors.UnsupportedVersion(
-                f"{os.fspath(data)}: a data folder of format version {version}, and this bloomery "
-                f"knows versions up to {FORMAT}: start the newer bloomery that wrote it"
-            )
+        check_version(data, version)
         written, synced = (_newest(path, raw, offsets) for offsets in (_WRITTEN, _SYNCED))
         now = boot_id()
         return cls(written, written if always else synced, boot != now or not any(now))

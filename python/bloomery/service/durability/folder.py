@@ -6,16 +6,51 @@ import os
 from pathlib import Path
 from typing import IO
 
+from bloomery import _native, errors
 from bloomery.storage.locking import lock_folder
 
-# Of a data folder (its control file) and of each segment of its log: 1 had neither. Whatever a
-# bloomery of before could not read whole takes a new one, another operation in the log too.
-FORMAT = 2
+# Version of a data folder (in its control file) and of each segment of its log. A folder that an
+# older bloomery could not read completely needs a new one. So does another operation in the log.
+FORMAT = _native.LOG_FORMAT
+_SQLITE_LOG = 2  # the last version whose log was in SQLite files
 
 
 def log_folder(data: str | os.PathLike[str]) -> Path:
     """Where the log's segments are."""
     return Path(data, "log")
+
+
+def segment_path(folder: str | os.PathLike[str], number: int) -> Path:
+    """Return the path of a segment in a log folder."""
+    return _native.log_segment_path(folder, number)
+
+
+def segments(folder: str | os.PathLike[str]) -> list[int]:
+    """Return the numbers of the segments in a log folder, in order."""
+    return _native.log_segments(folder)
+
+
+def check_version(data: str | os.PathLike[str], version: int) -> None:
+    """Raise UnsupportedVersion unless this bloomery reads data folders of this version."""
+    if version == FORMAT:
+        return
+    advice = "start the newer bloomery that wrote it"
+    if version < FORMAT:
+        advice = (
+            "start the bloomery that wrote it, back it up (bloomery backup), and restore the "
+            "backup with this one (bloomery restore)"
+        )
+    raise errors.UnsupportedVersion(
+        f"{os.fspath(data)}: a data folder of format version {version}, and this bloomery reads "
+        f"version {FORMAT}: {advice}"
+    )
+
+
+def check_log(data: str | os.PathLike[str]) -> None:
+    """Raise UnsupportedVersion if the log of a data folder is in SQLite files: this bloomery would
+    take it for empty."""
+    if any(log_folder(data).glob("*.sqlite")):
+        check_version(data, _SQLITE_LOG)
 
 
 def snapshots_folder(data: str | os.PathLike[str]) -> Path:

@@ -15,8 +15,6 @@ class NodeLog:
     seq = 0  # no snapshot of it is ever due
     segment = 0
     path = Path("redis")
-    pending: tuple[()] = ()
-    unfolded: str | None = None
     flushing = False
 
     def unsynced(self, now: float) -> float:

@@ -13,7 +13,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from bloomery.service.durability.log_reader import Row
 from bloomery.service.durability.snapshots import SnapshotManifest
 
 _LEAST = 1 << 20  # bytes of a file: smaller ones are read in no time
-_ROWS = 64  # that are handed over at once
-_WAITING = 16  # times as many may be read and not yet replayed
+_WAITING = 4  # lists of rows that may be read and not yet replayed
 
 _Identity = tuple[int, int, int, int]
 
@@ -74,15 +72,16 @@ class Preload:
 
 
 @contextmanager
-def read_ahead(rows: Iterable[Row]) -> Iterator[Iterator[Row]]:
-    """Let a thread read rows; within, they are yielded as it has them. It has ended afterwards."""
+def read_ahead(chunks: Iterable[list[Row]]) -> Iterator[Iterator[Row]]:
+    """Read lists of rows in a thread, which stops at the end of the block; yields their rows."""
     parts: queue.Queue[list[Row] | BaseException | None] = queue.Queue(_WAITING)
     over = False
 
     def read() -> None:
         try:
-            source = iter(rows)
-            while not over and (part := list(islice(source, _ROWS))):
+            for part in chunks:
+                if over:
+                    break
                 parts.put(part)
             parts.put(None)
         except BaseException as problem:  # noqa: BLE001  # it is raised where they are replayed

@@ -18,12 +18,17 @@ from bloomery import errors
 from bloomery.service.domain.state import State
 from bloomery.service.durability import quarantine, snapshots
 from bloomery.service.durability.control import ControlFile, ControlWriter, control_file
-from bloomery.service.durability.folder import FORMAT, log_folder, snapshots_folder
+from bloomery.service.durability.folder import (
+    check_log,
+    log_folder,
+    segment_path,
+    segments,
+    snapshots_folder,
+)
 from bloomery.service.durability.log import SEGMENT_BYTES, Fsync, Log
-from bloomery.service.durability.log_reader import LogReader, pages_cut_off
+from bloomery.service.durability.log_reader import LogReader
 from bloomery.service.durability.preload import Preload, read_ahead
 from bloomery.service.durability.replay import replay
-from bloomery.service.durability.segment import remove_segment, segment_path, segments
 from bloomery.service.durability.snapshots import SnapshotManifest
 from bloomery.storage import files
 
@@ -59,7 +64,7 @@ class Recovery:
 
 def _sync(folder: Path) -> None:
     """Sync what a server wrote that was killed before it did."""
-    for path in folder.glob("*.sqlite*"):
+    for path in folder.glob("*.log"):
         file = os.open(path, os.O_RDONLY)
         try:
             os.fsync(file)
@@ -80,6 +85,7 @@ def recover(
     that nothing is built on damaged files again.
     """
     path = Path(data)
+    check_log(path)
     lost: list[str] = []
     control = _control(path, lost)
     bad: dict[int, str] = {}  # snapshots that are damaged
@@ -98,12 +104,11 @@ def recover(
         require()
         loaded = _from_remains(path, lost)
     state, manifest = loaded
-    rows = LogReader(log_folder(path), max(1, manifest.number), manifest.seq)
-    if control is None:
-        lost += _cut_off(rows)
-    require(*rows.problems)  # before SQLite sees the files
+    first = max(1, manifest.number)
+    rows = LogReader(log_folder(path), first, manifest.seq, salvage=accept_loss)
+    require(*rows.problems)
     failed: list[str] = []
-    with read_ahead(rows) as read:
+    with read_ahead(rows.chunks()) as read:
         replay(state, read, failed)
     torn = _judge(path, control, rows, failed, lost)
     require()
@@ -124,26 +129,20 @@ def _control(data: Path, lost: list[str]) -> ControlFile | None:
     return None
 
 
-def _cut_off(rows: LogReader) -> list[str]:
-    """Return what is missing at the end of write-ahead files of version 1."""
-    short = ((path, pages_cut_off(path)) for path in rows.paths())
-    return [
-        f"{path}-wal: cut off: its last {pages} pages are gone" for path, pages in short if pages
-    ]
-
-
 def _judge(
     data: Path, control: ControlFile | None, rows: LogReader, failed: list[str], lost: list[str]
 ) -> list[str]:
-    """Add to `lost` what is missing of the log; return what a power cut may take from its end."""
+    """Add to `lost` what is missing of the log; return what a power cut may take from its end. A
+    write that a kill cut off is neither: it was not acknowledged."""
+    tail = [] if rows.tail is None else [rows.tail]
     if control is None:
-        lost += [*rows.problems, *failed]
-        if rows.format >= FORMAT and not control_file(data).exists():
+        lost += [*rows.problems, *tail, *failed]
+        if rows.segments and not control_file(data).exists():
             lost.append(f"{control_file(data)}: missing: nobody can tell whether the log is whole")
         return []
     ends = f"{rows.folder}: ends with operation {rows.intact}"
     if failed or rows.intact < control.required:
-        lost += [*rows.problems, *failed]
+        lost += [*rows.problems, *tail, *failed]
         if rows.intact < control.required:
             done = "on the disk" if control.rebooted else "acknowledged"
             lost.append(f"{ends}, and {control.required} were {done}")
@@ -152,10 +151,9 @@ def _judge(
     else:
         torn = list(rows.problems)
         if rows.intact < control.written:
-            torn.append(
-                f"{ends}: the last {control.written - rows.intact} were not synced when the "
-                "machine went down, and are lost"
-            )
+            unsynced = control.written - rows.intact
+            text = f"{ends}: the last {unsynced} were not synced when the machine went down"
+            torn += [*tail, f"{text}, and are lost"]
         return torn
     return []
 
@@ -189,8 +187,8 @@ def _write_snapshot(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
             old = snapshots.snapshot_numbers(data)[:-1] if lost else bad
             for one in old:
                 shutil.rmtree(snapshots.folder_of(data, one))
-            for one in _numbers(log_folder(data)) - {number} if lost else ():
-                remove_segment(segment_path(log_folder(data), one))
+            for one in {*segments(log_folder(data))} - {number} if lost else ():
+                segment_path(log_folder(data), one).unlink()
     except (OSError, errors.LogUnavailable) as problem:
         problems.append(f"no new snapshot could be written: {problem}")
     recovery.segment = _next_number(data)
@@ -198,14 +196,7 @@ def _write_snapshot(recovery: Recovery, bad: Iterable[int], lost: bool) -> None:
 
 def _next_number(data: Path) -> int:
     """A number that neither a segment nor a snapshot has had."""
-    return max([*_numbers(log_folder(data)), *snapshots.snapshot_numbers(data), 0]) + 1
-
-
-def _numbers(folder: Path) -> set[int]:
-    """Of segments, also where only what SQLite had beside one is left: it would take that for its
-    own, were there another one by this number."""
-    names = (path.name.partition(".")[0] for path in folder.glob("*.sqlite*"))
-    return {int(one) for one in names if one.isdecimal()}
+    return max([*segments(log_folder(data)), *snapshots.snapshot_numbers(data), 0]) + 1
 
 
 def _from_snapshot(

@@ -20,9 +20,9 @@ from typing import cast
 from bloomery import errors
 from bloomery.service.config.settings import Settings
 from bloomery.service.durability import snapshots
+from bloomery.service.durability.batch_log import FileBatchLog
 from bloomery.service.durability.log import Log
 from bloomery.service.engine import Engine
-from bloomery.service.group_commit import GroupCommit
 from bloomery.service.policy.alerts import Alerts
 
 _NICE = 10
@@ -36,7 +36,7 @@ class SnapshotSchedule:
     def __init__(
         self,
         engine: Engine,
-        group_commit: GroupCommit,
+        batches: FileBatchLog | None,
         alerts: Alerts,
         settings: Settings,
         *,
@@ -47,7 +47,7 @@ class SnapshotSchedule:
         """`snapshot_number` is that of the last snapshot, after which so many rows of the log were
         `replayed` at the start. `elsewhere`: makes one of a node, which has
         nothing on its disk."""
-        self._engine, self._group_commit, self._alerts = engine, group_commit, alerts
+        self._engine, self._batches, self._alerts = engine, batches, alerts
         self._settings, self._data = settings, Path(settings.data)
         self._elsewhere = elsewhere
         self.snapshot_number = snapshot_number  # of the last one
@@ -74,8 +74,8 @@ class SnapshotSchedule:
         if self._task is None or self._task.done():
             self._tried = time.monotonic()
             self._waited_for = self._ending
-            if self._elsewhere is None:
-                self._group_commit.snapshot(running=True)
+            if self._batches is not None:
+                self._batches.snapshot(running=True)
             self._task = asyncio.create_task(self._make())
             self._task.add_done_callback(self._finished)
         return self._task
@@ -136,7 +136,8 @@ class SnapshotSchedule:
         """Begin a segment, and close those before, so that another may read them; its number, and
         the last row before it."""
         log = cast("Log", self._engine.log)
-        number, seq = await self._group_commit.call(lambda: (log.cut(), log.seq))
+        assert self._batches is not None
+        number, seq = await self._batches.call(lambda: (log.cut(), log.seq))
         self._segment = number
         await asyncio.to_thread(log.sync)
         return number, seq
@@ -150,7 +151,8 @@ class SnapshotSchedule:
         problem = errors.LogUnavailable(
             "all filters are being written anew, since their files were damaged: try again"
         )
-        async with self._group_commit.frozen(problem):
+        assert self._batches is not None
+        async with self._batches.frozen(problem):
             number, seq = await self._cut()
             for entry in engine.state.filters.values():
                 engine.state.count(entry)
@@ -202,8 +204,8 @@ class SnapshotSchedule:
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        if self._elsewhere is None:
-            self._group_commit.snapshot(running=False)
+        if self._batches is not None:
+            self._batches.snapshot(running=False)
         if task.cancelled():
             return
         problem = task.exception()

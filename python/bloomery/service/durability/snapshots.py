@@ -19,10 +19,15 @@ from bloomery.filters import bank
 from bloomery.filters import saved as saved_filter
 from bloomery.filters.files import Loading
 from bloomery.filters.files import open as open_filter
+from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import name_of, text_of
-from bloomery.service.domain.state import Entry, State
-from bloomery.service.durability.folder import log_folder, snapshots_folder
-from bloomery.service.durability.segment import remove_segment, segment_path, segments
+from bloomery.service.domain.state import State
+from bloomery.service.durability.folder import (
+    log_folder,
+    segment_path,
+    segments,
+    snapshots_folder,
+)
 from bloomery.storage import files
 
 MANIFEST = "manifest.json"
@@ -299,7 +304,7 @@ def prune(data: str | os.PathLike[str], damaged: Set[int] = frozenset()) -> None
     log = log_folder(data)
     for number in segments(log):
         if number < good[-_KEPT]:
-            remove_segment(segment_path(log, number))
+            segment_path(log, number).unlink()
 
 
 def command(data: str | os.PathLike[str], number: int) -> list[str]:

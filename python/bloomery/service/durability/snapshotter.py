@@ -23,12 +23,13 @@ from typing import IO, Any
 from bloomery import _native, errors
 from bloomery.filters.internals import header, shares
 from bloomery.filters.saved import expect
-from bloomery.service.domain.state import Entry, State
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.state import State
 from bloomery.service.durability import snapshots
 from bloomery.service.durability.folder import log_folder, snapshots_folder
 from bloomery.service.durability.log_reader import LogReader, Row
 from bloomery.service.durability.redundant_files import RedundantFiles
-from bloomery.service.durability.replay import replay
+from bloomery.service.durability.replay import DamagedSnapshot, replay
 from bloomery.service.durability.snapshots import ManifestEntry, SnapshotManifest
 from bloomery.storage import files
 
@@ -61,16 +62,27 @@ class LazyState(State):
         """Return the filter, read now if it was not."""
         saved = self.untouched.pop(entry.id, None)
         if saved is not None:
-            assert self.base is not None
-            assert self.redundant is not None
-            if saved.nbytes < MAP_FROM or saved.settings.get("kind") == "bank":
-                self.redundant.repaired(saved)
-                entry.filter = self.base.load(self.data, saved).filter
-            else:
-                self.redundant.copy(saved, self.folder / saved.file)
-                self._map(entry, self.folder / saved.file)
+            try:
+                self._read(entry, saved)
+            except errors.CorruptData as problem:  # the server did not refuse the operation
+                raise DamagedSnapshot(str(problem)) from None
             self.set_clock(entry)
         return super().filter_of(entry)
+
+    def _read(self, entry: Entry, saved: ManifestEntry) -> None:
+        assert self.base is not None
+        assert self.redundant is not None
+        if saved.nbytes < MAP_FROM or saved.settings.get("kind") == "bank":
+            self.redundant.repaired(saved)
+            entry.filter = self.base.load(self.data, saved).filter
+        else:
+            self.redundant.copy(saved, self.folder / saved.file)
+            self._map(entry, self.folder / saved.file)
+
+    def set_filter(self, entry: Entry, filter: Any) -> None:
+        """Give another filter to an entry, whose file is of no use then."""
+        self.untouched.pop(entry.id, None)
+        super().set_filter(entry, filter)
 
     def put(self, entry: Entry) -> None:
         """Take an entry in; a large filter in memory moves to a file."""
@@ -174,10 +186,9 @@ def _take(data: Path, number: int, base: int) -> int:
 
 
 def _watched(rows: LogReader) -> Iterator[Row]:
-    for row in rows:
-        yield row
-        if rows.rows % 4096 == 0:
-            _keep_on(rows=rows.rows)
+    for some in rows.chunks():
+        yield from some
+        _keep_on(rows=rows.rows)
 
 
 _parent = os.getppid()

@@ -16,11 +16,17 @@ from starlette.routing import Match, Route
 
 from bloomery import __version__, errors
 from bloomery.browser import MODULE
-from bloomery.service.http import problems, validation
+from bloomery.service.access.permissions import User
+from bloomery.service.access.sessions import Sessions
+from bloomery.service.http import models, problems, validation
 from bloomery.service.http.body import key_schemas
 from bloomery.service.http.endpoints import file, filters, health, keys, lookup, maintenance, nodes
 from bloomery.service.http.pages import routes as pages
+from bloomery.service.http.pages.board import Board
 from bloomery.service.http.problems import Refused
+from bloomery.service.http.request_cycle import ClientDisconnected
+from bloomery.service.observe.server_figures import ServerFigures
+from bloomery.service.parts import Parts
 
 _ABOUT = (
     "Have I seen this before? A *no* is certain. A *maybe* is wrong no more often than you allowed."
@@ -33,9 +39,8 @@ _ROUTERS = (
 
 
 def make(not_ready: Callable[[bool], str] = lambda writes: "loading") -> FastAPI:
-    """The application; `not_ready` tells why clients may not use it yet, or no longer, to write too
-    or only to read. All but its health needs `app.state.context` and `metrics` before it is asked
-    for (`HttpServer.serve`)."""
+    """Return FastAPI's part. `not_ready` returns why clients may not use the server, to write
+    (True) or to read. Requests need what `Application` puts into `app.state`."""
     app = FastAPI(
         title="bloomery",
         version=__version__,
@@ -58,6 +63,41 @@ def make(not_ready: Callable[[bool], str] = lambda writes: "loading") -> FastAPI
     app.add_route("/bloomery.js", _module, include_in_schema=False)
     app.router.routes.extend(pages.ALL)
     return app
+
+
+class Application:
+    """The ASGI application of a running server. Requests about keys go past FastAPI."""
+
+    def __init__(
+        self,
+        context: Parts,
+        not_ready: Callable[[bool], str],
+        metrics: Callable[[User], bytes],
+        server_figures: Callable[[], ServerFigures],
+    ) -> None:
+        """`metrics` returns those that a user may see, as Prometheus reads them; `server_figures`
+        those of the server itself."""
+        self._app = make(not_ready)
+        state = self._app.state
+        state.context, state.sessions = context, Sessions(context.settings)
+        state.metrics, state.server_figures = metrics, server_figures
+        state.board = Board(context)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Respond to a request."""
+        endpoint = keys.find(scope)
+        if endpoint is None:
+            await self._app(scope, receive, send)
+            return
+        scope["app"] = self._app
+        try:
+            await endpoint(scope, receive, send)
+        except ClientDisconnected:
+            raise
+        except Exception as problem:
+            await failure(problem)(scope, receive, send)
+            if not isinstance(problem, (errors.BloomeryError, MemoryError)):
+                raise
 
 
 # Problems.
@@ -124,7 +164,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         )
         schemas = document["components"]["schemas"]
         schemas.update(key_schemas.SCHEMAS)
-        schemas["Problem"] = problems.Problem.model_json_schema()
+        schemas["Problem"] = models.Problem.model_json_schema()
         schemes = {"token": "bearer", "password": "basic"}
         document["components"]["securitySchemes"] = {
             name: {"type": "http", "scheme": scheme} for name, scheme in schemes.items()

@@ -1,317 +1,399 @@
-"""One connection of HTTP: uvicorn's protocol, with limits.
+"""One HTTP connection: httptools parses its requests, `RequestCycle` responds to them in order.
 
-    nothing ──first byte──> head ──> body ──> answering ──> nothing (kept alive)
-            header seconds: the head is there    body seconds: something more of it came
+    NOTHING ──first byte──> HEAD ──header complete──> BODY ──body complete──> NOTHING
+            http-header-seconds            http-body-seconds since its last part
 
-A client without a request under way is a stranger: when there are too many connections the one that
-has been so for longest is hung up on. That it had an answer before does not help: anybody gets one
-from /healthz.
+A connection without a request in progress is idle. When there are too many connections, the server
+disconnects the one that has been idle for longest. An earlier response does not protect it: every
+client gets one from /healthz.
 
-Requests that are sent ahead of their answers (pipelined) are answered in order. While enough of
-them wait, what else has come is held back unparsed, and no more is read. An offer to upgrade the
-protocol (`Upgrade: h2c`, by Java's client and curl --http2) is ignored, as RFC 9110 allows.
+Clients may send requests ahead of the responses (pipelining). While MAX_PIPELINED of them wait, the
+connection keeps the rest unparsed and reads no more. It ignores an offer to upgrade the protocol
+(`Upgrade: h2c`, from Java's client and curl --http2), as RFC 9110 allows.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections import deque
+from enum import Enum
 from typing import Any, Protocol, cast
 
 import httptools
-from uvicorn import Config
 
 from bloomery._native import Histogram
 from bloomery.service.config.settings import Settings
-from bloomery.service.http import problems, smuggling
-from bloomery.service.http.limits import MAX_HEAD, MAX_PIPELINED
-from bloomery.service.http.request_cycle import ReadFlow, RequestCycle
-from bloomery.service.http.uvicorn_internals import HttpToolsProtocol, ServerState
+from bloomery.service.http import smuggling
+from bloomery.service.http.limits import KEEP_ALIVE_SECONDS, MAX_HEAD, MAX_PIPELINED
+from bloomery.service.http.request_cycle import Application, Flow, RequestCycle, closing_response
 
-_AT_ONCE = 8 << 10  # bytes that are parsed in one go: no more than 300 requests
-_HEAD, _BODY, _NOTHING = "head", "body", ""
-# uvicorn would warn of each client that sends something else than HTTP.
-_QUIET = logging.Logger("bloomery.http", logging.CRITICAL + 1)
+_MAX_PARSED = 8 << 10  # bytes that are parsed at once: at most 300 requests
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_TOO_LONG = (431, f"the head of a request may have {MAX_HEAD:,} bytes")
+
+
+class Expected(Enum):
+    """The part of a request that the connection waits for."""
+
+    NOTHING = "nothing"
+    HEAD = "head"
+    BODY = "body"
+
+
+_NOTHING, _HEAD, _BODY = Expected.NOTHING, Expected.HEAD, Expected.BODY
 
 
 class Owner(Protocol):
-    """What a connection uses of the server that accepted it."""
+    """The parts of the server that a connection uses."""
 
     settings: Settings
-    config: Config
-    state: ServerState
     loop: asyncio.AbstractEventLoop
-    strangers: dict[HttpConnection, None]
+    connections: set[HttpConnection]
+    idle: dict[HttpConnection, None]
+    tasks: set[asyncio.Task[None]]
     header_lines: bytes  # of every response
     latency: Histogram
+    application: Application
 
     def welcome(self, connection: HttpConnection) -> None:
         """Make room for a new client, or turn it away."""
 
-    def farewell(self, connection: HttpConnection) -> None:
-        """Forget a client that is gone."""
 
+class HttpConnection(asyncio.Protocol):
+    """One connection, within the limits."""
 
-class HttpConnection(HttpToolsProtocol):
-    """A connection that keeps to the limits, or ends."""
+    transport: asyncio.Transport
+    flow: Flow
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__(owner.config, owner.state, {}, owner.loop)
-        self.logger = _QUIET
         self.owner = owner
-        self.waits = _HEAD  # for what
-        self.since = 0.0  # the head began, or something of the body came
-        self.head = 0  # bytes of it so far; then, those since the last of the body: trailers
-        self.dropped = 0  # bytes of a body that nobody wants
-        self.stuck: float | None = None  # since when the client takes no answers
-        self._owed = 0  # answers
-        self._unparsed = b""  # has come, and is held back
-        self._offered = False  # this request offers an upgrade: the parser stops behind its head
-        self._resumed = False  # it gets that head again, without the offer
+        self._loop = owner.loop
+        self._parser = self._new_parser()
+        self._base: dict[str, Any] = {}  # the scope of every request
+        # The request that is being received.
+        self._expected = _HEAD
+        self._since = 0.0  # the header started, the body was last received, or the response ended
+        self._head = 0  # bytes of the header so far; then, those since the last of the body
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects_continue = False
+        self._offers_upgrade = False  # so the parser stops after its header
+        self._resumed = False  # the parser gets that header again, without the offer
+        self._dropped = 0  # bytes of a body after its response
+        self._received: RequestCycle | None = None
+        # Requests without a complete response: the first is running, the others wait.
+        self._running: RequestCycle | None = None
+        self._pipeline: deque[RequestCycle] = deque()
+        self._unparsed = b""
+        self._unread_since: float | None = None  # when the client stopped to read responses
         self._refused: tuple[int, str] | None = None
-        self._last_response: bytes | None = None  # when all that is owed is answered
+        self._last_response: bytes | None = None  # to write after those of the requests above
 
-    # Who comes and goes.
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # Or the requests before `Connection: close` and what follows it would get no response.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
 
-    def connection_made(self, transport: Any) -> None:
-        """Take in a client, if there is room."""
-        super().connection_made(transport)
-        self.flow = ReadFlow(transport, self._is_held_back)
-        self.since = self.loop.time()
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Accept a client, if there is room."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.flow = Flow(self.transport, self._is_held_back)
+        self._base = {
+            "type": "http",
+            "asgi": _ASGI,
+            "server": _address(transport, "sockname"),
+            "client": _address(transport, "peername"),
+            "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
+            "root_path": "",
+        }
+        self._since = self._loop.time()
+        self.owner.connections.add(self)
         self.owner.welcome(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
-        self.owner.farewell(self)
+        """Tell the requests in progress that their client has gone."""
+        self.owner.connections.discard(self)
+        self.owner.idle.pop(self, None)
+        for cycle in (self._running, self._received):
+            if cycle is not None:
+                cycle.disconnect()
+        self.flow.resume_writing()
+        self._pipeline.clear()
         self._unparsed = b""
-        super().connection_lost(exc)
-
-    def shutdown(self) -> None:
-        """Answer what has begun, and end."""
-        self._unparsed = b""
-        super().shutdown()
-
-    # What it sends.
-
-    def _is_held_back(self) -> bool:
-        """Whether there is more to parse, or nothing is to be parsed any more."""
-        return bool(self._unparsed) or self._last_response is not None
+        self._running = self._received = None
+        del self._parser  # which refers to this connection
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes: a little at a time, and not while too many requests wait."""
+        """Parse bytes: a few at a time, and none while too many requests wait."""
         if self._last_response is not None:
             return
-        if self._unparsed or len(data) > _AT_ONCE or len(self.pipeline) >= MAX_PIPELINED:
+        if self._unparsed or len(data) > _MAX_PARSED or len(self._pipeline) >= MAX_PIPELINED:
             self._unparsed += data
-            self._go_on()
+            self._parse_rest()
         else:
             self._parse(data)
 
-    def _go_on(self) -> None:
-        """Parse what was held back, as far as requests may wait."""
-        while self._unparsed and len(self.pipeline) < MAX_PIPELINED:
+    def eof_received(self) -> bool:
+        """Respond to the complete requests of a client that has closed its side, and close then.
+        TLS has no half-closed connections."""
+        is_complete = self._expected is _NOTHING and not self._unparsed
+        if not is_complete or not self._is_responding() or self._base["scheme"] == "https":
+            return False
+        self.shutdown()
+        return True
+
+    def pause_writing(self) -> None:
+        """Make responses wait: the client does not read them."""
+        self._unread_since = self._loop.time()
+        self.flow.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Send again."""
+        self._unread_since = None
+        self.flow.resume_writing()
+
+    # Bytes.
+
+    def _is_held_back(self) -> bool:
+        """Return whether bytes are still unparsed, or none are to be parsed any more."""
+        return bool(self._unparsed) or self._last_response is not None
+
+    def _parse_rest(self) -> None:
+        """Parse what was held back, until enough requests wait."""
+        while self._unparsed and len(self._pipeline) < MAX_PIPELINED:
             if self.transport.is_closing():
                 self._unparsed = b""
                 return
-            data, self._unparsed = self._unparsed[:_AT_ONCE], self._unparsed[_AT_ONCE:]
+            data, self._unparsed = self._unparsed[:_MAX_PARSED], self._unparsed[_MAX_PARSED:]
             self._parse(data)
         if self._unparsed:
             self.flow.pause_reading()
-        elif self._owed == 0:  # else who is answered reads on, when it needs more
+        elif self._running is None:  # else the request reads on, when it needs more
             self.flow.resume_reading()
 
     def _parse(self, data: bytes) -> None:
-        """Parse bytes, unless the head has become too long."""
-        if self.waits is _NOTHING and self._owed == 0:
-            # Not when the parser finds a beginning: it would skip empty lines without end.
-            self.waits, self.since = _HEAD, self.loop.time()
-        if self.waits is _BODY:
-            self.since = self.loop.time()
-        self._unset_keepalive_if_required()
+        """Parse bytes, unless the header has become too long."""
+        if self._expected is _NOTHING and self._running is None:
+            # Not when the parser finds a request: it would skip any number of empty lines.
+            self._expected, self._since = _HEAD, self._loop.time()
+        elif self._expected is _BODY:
+            self._since = self._loop.time()
         while True:
-            self.head += len(data)
+            self._head += len(data)
             try:
-                self.parser.feed_data(data)
+                self._parser.feed_data(data)
                 break
             except httptools.HttpParserUpgrade as stopped:
                 self._ignore_upgrade()
                 data = data[stopped.args[0] :]
             except httptools.HttpParserError:
-                self.send_400_response("")
+                self.refuse(*(self._refused or (400, "that is no request of HTTP")))
                 return
-        waits = self.waits is not _NOTHING
-        if waits and self.head > MAX_HEAD and not self.transport.is_closing():
-            self.refuse(431, f"the head of a request may have {MAX_HEAD:,} bytes")
+        is_long = self._head > MAX_HEAD and self._expected is not _NOTHING
+        if is_long and not self.transport.is_closing():
+            self.refuse(*_TOO_LONG)
 
     def _ignore_upgrade(self) -> None:
-        """Go on behind a head that offers an upgrade. httptools takes what follows for another
-        protocol, so a new parser reads that head again: what it says of the body, and no more."""
-        self._offered, self._resumed = False, True
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        framing = (header for header in self.headers if header[0] in smuggling.FRAMING)
+        """Continue after a header that offers an upgrade. httptools takes the rest for another
+        protocol, so a new parser reads that header again: only what it says of the body."""
+        self._offers_upgrade, self._resumed = False, True
+        self._parser = self._new_parser()
+        framing = (header for header in self._headers if header[0] in smuggling.FRAMING)
         lines = b"".join(b"%b: %b\r\n" % header for header in framing)
-        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % lines)
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % lines)
+
+    # The parser's calls.
 
     def on_message_begin(self) -> None:
-        """A request begins."""
-        super().on_message_begin()
-        if self.waits is _NOTHING:  # sent ahead of the answer to the one before
-            self.since = self.loop.time()
-        self.waits = _HEAD
-        self.dropped = 0
+        """Start a request."""
+        if self._expected is _NOTHING:  # sent ahead of the response to the one before
+            self._since = self._loop.time()
+        self._expected = _HEAD
+        self._dropped = 0
+        if not self._resumed:
+            self._url, self._headers, self._expects_continue = b"", [], False
+
+    def on_url(self, url: bytes) -> None:
+        """Take some of the request's target."""
+        if not self._resumed:
+            self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; a trailer is not kept: nobody asks for it, and there may be no end of them."""
-        if self.waits is not _BODY:
-            super().on_header(name, value)
+        """Take a header. Trailers are dropped: no one uses them, and there may be any number."""
+        if self._expected is _BODY or self._resumed:
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Its head is there."""
-        if self._resumed:  # and was before: only its body was not
+        """Start to respond."""
+        if self._resumed:  # only the body is new
             self._resumed = False
         else:
             self._take_head()
-            self._offered = self.parser.should_upgrade()
-            self.owner.strangers.pop(self, None)
-        self.head = 0
-        self.waits = _BODY
+            self._offers_upgrade = self._parser.should_upgrade()
+            self.owner.idle.pop(self, None)
+        self._head = 0
+        self._expected = _BODY
 
     def _take_head(self) -> None:
-        """Begin with a request, or let it wait; raises if one with this head cannot be read."""
-        if self.head > MAX_HEAD:  # or all that came with it is: count
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        """Start a request, or make it wait for the one before; raises if its header is refused."""
+        headers, url, parser, owner = self._headers, self._url, self._parser, self.owner
+        if self._head > MAX_HEAD:  # with the bytes that came along: count
+            size = len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
             if size > MAX_HEAD:
-                self._refused = (431, f"the head of a request may have {MAX_HEAD:,} bytes")
+                self._refused = _TOO_LONG
                 raise ValueError
-        parser, scope = self.parser, cast("dict[str, Any]", self.scope)
-        by_name = scope["headers_by_name"] = dict(self.headers)
+        by_name = dict(headers)
         method, version = parser.get_method(), parser.get_http_version()
-        self._refused = smuggling.refusal(method, version, by_name, self.headers)
+        self._refused = smuggling.refusal(method, version, by_name, headers)
         if self._refused is not None:
             raise ValueError
-        url = httptools.parse_url(self.url)
-        scope["method"] = method.decode("ascii")
-        # Not decoded: a name may have any byte, a slash too.
-        scope["path"], scope["raw_path"] = url.path.decode("ascii"), url.path
-        scope["query_string"] = url.query or b""
-        scope["http_version"] = version
-        self.cycle = RequestCycle(
-            self.owner.header_lines,
-            self.owner.latency,
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            expect_100_continue=self.expect_100_continue,
+        parsed = httptools.parse_url(url)
+        # The path stays encoded: a filter's name may have any byte, also a slash.
+        scope = {
+            **self._base,
+            "method": method.decode("ascii"),
+            "path": parsed.path.decode("ascii"),
+            "raw_path": parsed.path,
+            "query_string": parsed.query or b"",
+            "http_version": version,
+            "headers": headers,
+            "headers_by_name": by_name,
+            "state": {},
+        }
+        cycle = self._received = RequestCycle(
+            scope,
+            self.transport,
+            self.flow,
+            header_lines=owner.header_lines,
+            latency=owner.latency,
             keep_alive=version != "1.0" and parser.should_keep_alive(),
-            on_response=self.on_response_complete,
+            expects_continue=self._expects_continue,
+            on_response=self._responded,
         )
-        if self._owed == 0:
-            self._start_asgi_task(self.cycle, self.app)
+        if self._running is None:
+            self._run(cycle)
         else:
             self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
-        self._owed += 1
+            self._pipeline.append(cycle)
+
+    def _run(self, cycle: RequestCycle) -> None:
+        self._running, tasks = cycle, self.owner.tasks
+        task = self._loop.create_task(cycle.run(self.owner.application))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def on_body(self, body: bytes) -> None:
-        """Some of its body; what comes after the answer is dropped, and not without end."""
-        self.head = 0
-        if self.cycle.response_complete:
-            self.dropped += len(body)
-            if self.dropped > self.owner.settings.http_max_body_bytes:
+        """Take some of the body. After the response it is dropped, up to the longest body."""
+        self._head = 0
+        cycle = self._received
+        if cycle is None or cycle.response_complete:
+            self._dropped += len(body)
+            if self._dropped > self.owner.settings.http_max_body_bytes:
                 self.transport.abort()
             return
-        super().on_body(body)
+        cycle.feed(body)
 
     def on_message_complete(self) -> None:
-        """Take the end of a request's body."""
-        if self._offered:  # its body is yet to come
+        """Note the end of a request's body."""
+        if self._offers_upgrade:  # its body follows
             return
-        self.waits = _NOTHING
-        self.head = 0
-        super().on_message_complete()
+        self._expected = _NOTHING
+        self._head = 0
+        if self._received is not None:
+            self._received.end_body()
 
-    def on_response_complete(self) -> None:
-        """One answer less is owed: the next request has its turn, if it is there."""
-        self._owed -= 1
-        super().on_response_complete()
+    # Responses.
+
+    def _responded(self) -> None:
+        """Run the next request, if it has been received."""
+        self._running = None
+        if self.transport.is_closing():
+            self._pipeline.clear()
+        else:
+            self.flow.resume_reading()
+            if self._pipeline:
+                self._run(self._pipeline.popleft())
+            elif self._expected is _NOTHING:
+                self._since = self._loop.time()
         if self._unparsed:
-            self._go_on()
-        if self._owed == 0:
-            self.owner.strangers[self] = None
+            self._parse_rest()
+        if not self._is_responding() and self in self.owner.connections:
+            self.owner.idle[self] = None
             self._end()
 
-    # Limits.
-
-    def pause_writing(self) -> None:
-        """The client does not take what it asked for."""
-        self.stuck = self.loop.time()
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """Go on sending: the client reads again."""
-        self.stuck = None
-        super().resume_writing()
-
-    def sweep(self, now: float) -> None:
-        """End it if it is too slow."""
-        settings = self.owner.settings
-        if self.transport.is_closing():
-            return
-        if self.stuck is not None and now - self.stuck > settings.slow_client_seconds:
-            self.transport.abort()
-        elif self.waits is not _NOTHING and self.flow.read_paused:
-            self.since = now  # the client would send if we took it
-        elif self.waits is _BODY and now - self.since > settings.http_body_seconds:
-            seconds = settings.http_body_seconds
-            self.refuse(408, f"nothing more of the body came for {seconds} seconds")
-        elif self.waits is _HEAD and now - self.since > settings.http_header_seconds:
-            if self.head:
-                seconds = settings.http_header_seconds
-                self.refuse(408, f"the head of the request did not come within {seconds} seconds")
-            else:
-                self.transport.close()
+    def _is_responding(self) -> bool:
+        return self._running is not None
 
     def refuse(self, status: int, detail: str) -> None:
-        """Say what is wrong, where an answer is due, and end."""
-        self._refused = (status, detail)
-        self.send_400_response("")
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, or is past the limits, once the requests before it are
-        answered; and close."""
-        if self.waits is _BODY:  # the one that is wrong is not only begun: it may have its answer
-            cycle = self.cycle
+        """Respond with a problem after the responses to earlier requests, and close."""
+        if self._expected is _BODY and self._received is not None:
+            cycle = self._received  # the request that is wrong; it may have a response already
             if cycle.response_complete:
                 self.transport.close()
                 return
             if cycle.response_started:
                 self.transport.abort()
                 return
-            cycle.disconnected = True
-            cycle.message_event.set()
-            if self.pipeline:
-                self.pipeline.popleft()
-            self._owed -= 1
+            cycle.disconnect()
+            if self._pipeline:
+                self._pipeline.pop()
+            else:
+                self._running = None
         self._unparsed = b""
-        self._last_response = self._problem(*(self._refused or (400, "that is no request of HTTP")))
+        code = "server-unavailable" if status == 503 else "invalid-request"
+        self._last_response = closing_response(code, detail, status, self.owner.header_lines)
         self.flow.pause_reading()
         self._end()
 
     def _end(self) -> None:
-        if self._last_response is not None and self._owed == 0 and not self.transport.is_closing():
+        """Write the last response and close, once no other is due."""
+        waits = self._is_responding() or self.transport.is_closing()
+        if self._last_response is not None and not waits:
             self.transport.write(self._last_response)
             self.transport.close()
 
-    def _problem(self, status: int, detail: str) -> bytes:
-        """A whole answer, after which the connection ends."""
-        code = "server-unavailable" if status == 503 else "invalid-request"
-        status, body = problems.document(code, detail, status)
-        head = (
-            f"HTTP/1.1 {status} {problems.phrase(status)}\r\ncontent-type: {problems.MEDIA}\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n"
-        )
-        retry = f"retry-after: {problems.RETRY_SECONDS}\r\n" if status == 503 else ""
-        return f"{head}{retry}".encode() + self.owner.header_lines + b"\r\n" + body
+    # Time.
+
+    def sweep(self, now: float) -> None:
+        """Close the connection if its client is too slow; called each second."""
+        if self.transport.is_closing():
+            return
+        settings, expected, seconds = self.owner.settings, self._expected, now - self._since
+        unread = 0.0 if self._unread_since is None else now - self._unread_since
+        if unread > settings.slow_client_seconds:
+            self.transport.abort()
+        elif expected is _NOTHING:
+            if self._running is None and seconds > KEEP_ALIVE_SECONDS:
+                self.transport.close()
+        elif self.flow.read_paused:
+            self._since = now  # the client would send if the server read
+        elif expected is _BODY and seconds > settings.http_body_seconds:
+            limit = settings.http_body_seconds
+            self.refuse(408, f"nothing more of the body came for {limit} seconds")
+        elif expected is _HEAD and seconds > settings.http_header_seconds:
+            if self._head:
+                limit = settings.http_header_seconds
+                self.refuse(408, f"the head of the request did not come within {limit} seconds")
+            else:
+                self.transport.close()
+
+    def shutdown(self) -> None:
+        """Close the connection after the responses to the requests that were received."""
+        self._unparsed = b""
+        if self._running is None:
+            self.transport.close()
+        else:
+            (self._pipeline[-1] if self._pipeline else self._running).keep_alive = False
+
+
+def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:
+    """Return the host and the port of one end of a connection."""
+    address = transport.get_extra_info(which)
+    return (str(address[0]), int(address[1])) if isinstance(address, tuple) else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 MAX_HEAD = 16 << 10  # bytes
 # Requests that are sent ahead of their answers: those behind them are held back.
 MAX_PIPELINED = 64
+KEEP_ALIVE_SECONDS = 75  # until the server closes a connection between two requests
 
 # 413, of a body in JSON.
 MAX_PLAIN_BODY = 1 << 20  # bytes, of one that has no keys

@@ -18,12 +18,8 @@ Scope = Any  # of ASGI: a dict, whose values differ
 
 
 async def authorize(context: Parts, scope: Scope, operation: str, *names: bytes) -> None:
-    """Raise unless whoever asks may do this to filters of these names; and hear of those that
-    another node has just made."""
+    """Raise unless the request's user may do this to filters of these names."""
     check(await authenticate(context, scope), operation, *names)
-    if names:
-        await context.commands.discover(*names)
-        await context.commands.current()
 
 
 def reauthorize(context: Parts, scope: Scope, operation: str, *names: bytes) -> None:

@@ -104,3 +104,15 @@ class Snapshot(BaseModel):
 
     generation: int
     seconds: float
+
+
+class Problem(BaseModel):
+    """What went wrong: a program goes by `code`, a person by `detail`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="`urn:bloomery:` and the code")
+    title: str = Field(description="the code in words")
+    status: int = Field(description="the status of the response, again")
+    detail: str = Field(description="what was given, and what would be right")
+    code: str = Field(description="a code of `bloomery.errors`")

@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import to_json
-from starlette.responses import Response
+from typing import TYPE_CHECKING, Any
 
 from bloomery import errors
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = "2"
@@ -71,18 +71,6 @@ class NoSession(errors.NotLoggedIn):
     """A page asks, and there is no session: it shows its own form, and no dialog of the browser."""
 
 
-class Problem(BaseModel):
-    """What went wrong: a program goes by `code`, a person by `detail`."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str = Field(description="`urn:bloomery:` and the code")
-    title: str = Field(description="the code in words")
-    status: int = Field(description="the status of the response, again")
-    detail: str = Field(description="what was given, and what would be right")
-    code: str = Field(description="a code of `bloomery.errors`")
-
-
 def document(code: str, detail: str, status: int | None = None, **more: Any) -> tuple[int, bytes]:
     """The status and the body of a problem."""
     number = status or STATUSES.get(code, 500)
@@ -94,14 +82,25 @@ def document(code: str, detail: str, status: int | None = None, **more: Any) -> 
         "code": code,
         **more,
     }
-    return number, to_json(body, inf_nan_mode="null")
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    # What UTF-8 cannot have, a lone surrogate, JSON has as an escape.
+    return number, text.encode("utf-8", "backslashreplace")
 
 
 def response(problem: errors.BloomeryError, **more: Any) -> Response:
     """Return the response that describes a problem."""
+    # Imported here: the server refuses requests before it has Starlette.
+    from starlette.responses import Response
+
+    number, headers, body = parts(problem, **more)
+    return Response(body, number, headers, MEDIA)
+
+
+def parts(problem: errors.BloomeryError, **more: Any) -> tuple[int, dict[str, str], bytes]:
+    """Return the status, the headers and the body of a response that describes a problem."""
     status = problem.status if isinstance(problem, Refused) else None
     number, body = document(problem.code, str(problem), status, **more)
-    return Response(body, number, _headers(number, problem), MEDIA)
+    return number, _headers(number, problem), body
 
 
 def _headers(status: int, problem: errors.BloomeryError) -> dict[str, str]:

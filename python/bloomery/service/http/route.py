@@ -8,13 +8,13 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.routing import APIRoute
-from pydantic_core import to_json
 
 from bloomery import errors
 from bloomery.service.access.audit import AUDITED
 from bloomery.service.access.permissions import check
 from bloomery.service.commands import Commands
 from bloomery.service.http.body import bodies
+from bloomery.service.http.encoding import encode_json
 from bloomery.service.http.limits import MAX_PLAIN_BODY
 from bloomery.service.http.login import authenticate
 from bloomery.service.http.validation import check_query
@@ -35,9 +35,9 @@ def context_of(request: Request) -> Parts:
 
 
 def commands_of(request: Request) -> Commands:
-    """What can be done to its filters, in this turn: use it before the next `await`."""
+    """Return the commands of the server."""
     context = context_of(request)
-    context.group_commit.join()
+    context.sequencer.join()
     return context.commands
 
 
@@ -66,7 +66,7 @@ class ApiResponse(Response):
     media_type = bodies.JSON
 
     def render(self, content: Any) -> bytes:
-        return to_json(content, inf_nan_mode="null")
+        return encode_json(content)
 
 
 class Route(APIRoute):
@@ -109,6 +109,13 @@ class Route(APIRoute):
             return await handle(request)
 
         return checked
+
+
+def authorize_as(request: Request, operation: str, *names: bytes) -> None:
+    """Raise unless whoever asks may do this, which the request turned out to be; it is noted in
+    the audit log as this."""
+    request.state.operation = operation
+    check(request.state.user, operation, *names)
 
 
 def authorize_also(request: Request, operation: str, *names: bytes) -> None:

@@ -1,5 +1,10 @@
-"""The server of HTTP: it listens on the service's own loop, makes room among its connections, and
-drains when the service ends."""
+"""The HTTP server: listens on the service's event loop, limits its connections, and drains them at
+shutdown.
+
+    origin ──> /healthz, /readyz (`health`) ──> loading: 503 ──> the application (`app`)
+
+The application is imported after the filters are loaded. Until it is there, requests wait.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +15,19 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
-from uvicorn import Config
-
 from bloomery import errors
 from bloomery._native import Histogram
-from bloomery.service.access.permissions import User
-from bloomery.service.access.sessions import Sessions
 from bloomery.service.config.settings import Settings
-from bloomery.service.http import app, origin, problems
-from bloomery.service.http.body.bodies import ClientDisconnected
+from bloomery.service.http import health, origin
 from bloomery.service.http.connection import HttpConnection
-from bloomery.service.http.endpoints import health, keys
-from bloomery.service.http.pages.board import Board
-from bloomery.service.http.uvicorn_internals import ServerState
+from bloomery.service.http.request_cycle import Application, ClientDisconnected
 from bloomery.service.network.listening import Listener, allow_files, listen
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe.logs import Say
-from bloomery.service.observe.metrics import ServerFigures
-from bloomery.service.parts import Parts
-
-_KEEP_ALIVE = 75  # seconds that a connection may be idle between requests
 
 
 class HttpServer:
-    """Serves clients of HTTP: only its health until the filters are loaded, then everything."""
+    """Serves HTTP clients: only its health until the filters are loaded, then everything."""
 
     def __init__(
         self,
@@ -42,36 +36,26 @@ class HttpServer:
         certificate: Tls | None,
         not_ready: Callable[[bool], str],
     ) -> None:
-        """`not_ready` tells why clients may not use the server, for writes too or only to read; "":
+        """`not_ready` returns why clients may not use the server, to write (True) or to read; "" if
         they may."""
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.strangers: dict[HttpConnection, None] = {}  # without a request, longest first
+        self.connections: set[HttpConnection] = set()
+        self.idle: dict[HttpConnection, None] = {}  # without a request, longest first
+        self.tasks: set[asyncio.Task[None]] = set()  # of requests
         self.received = 0  # connections, ever
-        self.refused = 0  # those that were turned away
-        self.latency = Histogram()  # of requests, from the head until the response is written
-        # Whatever comes here, clients of the Redis protocol and the log need files too.
+        self.refused = 0  # connections that were turned away
+        self.latency = Histogram()  # of requests, from the header until the response is written
+        self.application: Application = self._serve
+        # RESP clients and the log need files too.
         self._max_connections = allow_files(settings) // 2
         self._say = say
         self._certificate = certificate
+        self._not_ready = not_ready
         self._loaded = False
-        self.state = ServerState()
+        self._application: Application | None = None
+        self._opened = asyncio.Event()  # there is an application
         self._headers = origin.security_headers(certificate is not None)
-        self._app = app.make(not_ready)
-        self._app.state.sessions = Sessions(settings)
-        self.config = Config(
-            self._serve,
-            interface="asgi3",
-            http=HttpConnection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-        )
-        self.config.load()
         self.sweep()
 
     async def open(self, hosts: list[str], port: int) -> Listener:
@@ -80,48 +64,34 @@ class HttpServer:
         seconds = self.settings.tls_handshake_seconds
         return await listen(lambda: HttpConnection(self), hosts, port, tls, seconds)
 
-    def serve(
-        self,
-        context: Parts,
-        metrics: Callable[[User], bytes],
-        server_figures: Callable[[], ServerFigures],
-    ) -> None:
-        """Answer all requests from now on: the filters are loaded. `metrics` are those that a user
-        may see, as Prometheus reads them; `server_figures` those of the server itself."""
-        self._app.state.context, self._app.state.metrics = context, metrics
-        self._app.state.board, self._app.state.server_figures = Board(context), server_figures
+    def hold(self) -> None:
+        """Let requests wait for the application from now on: the filters are loaded."""
         self._loaded = True
 
-    # Connections.
+    def serve(self, application: Application) -> None:
+        """Answer all requests from now on, also those that wait."""
+        self._loaded, self._application = True, application
+        self._opened.set()
 
-    @property
-    def connections(self) -> set[HttpConnection]:
-        """The connections that are open."""
-        connections: Any = self.state.connections
-        return connections  # type: ignore[no-any-return]
+    # Connections.
 
     def welcome(self, connection: HttpConnection) -> None:
         """Make room for a new client, or turn it away."""
         self.received += 1
         if len(self.connections) > min(self.settings.http_maxclients, self._max_connections):
             self.refused += 1
-            stranger = next(iter(self.strangers), None)
-            if stranger is None:
+            oldest = next(iter(self.idle), None)
+            if oldest is None:
                 connection.refuse(503, "too many connections (http-maxclients)")
                 return
-            del self.strangers[stranger]
-            stranger.transport.abort()
-        self.strangers[connection] = None
-
-    def farewell(self, connection: HttpConnection) -> None:
-        """Forget a client that is gone."""
-        self.strangers.pop(connection, None)
+            del self.idle[oldest]
+            oldest.transport.abort()
+        self.idle[connection] = None
 
     def sweep(self) -> None:
-        """Each second: write the date into the headers, and end connections that are too slow."""
+        """Each second: write the date into the headers, and close connections that are too slow."""
         now = self.loop.time()
         headers = [(b"date", formatdate(time.time(), usegmt=True).encode()), *self._headers]
-        # Those of every response.
         self.header_lines = b"".join(b"%b: %b\r\n" % header for header in headers)
         for connection in list(self.connections):
             connection.sweep(now)
@@ -129,47 +99,33 @@ class HttpServer:
     # Requests.
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await problems.response(refusal)(scope, receive, send)
+        certified = () if self._certificate is None else self._certificate.names
+        refusal: errors.BloomeryError | None = origin.refusal(scope, self.settings, certified)
+        if refusal is None and health.is_about_health(scope):
+            await health.respond(scope, send, self._not_ready)
             return
-        endpoint = keys.find(scope)
+        if refusal is None and not self._loaded:
+            refusal = errors.ServerUnavailable("the server is loading its filters: try again soon")
+        if refusal is not None:
+            await health.send_problem(refusal, send)
+            return
+        if self._application is None:
+            await self._opened.wait()
+        assert self._application is not None
         try:
-            if endpoint is None:
-                await self._app(scope, receive, send)
-            else:
-                await self._serve_keys(endpoint, scope, receive, send)
+            await self._application(scope, receive, send)
         except ClientDisconnected:
             pass
-        except Exception as problem:  # noqa: BLE001  # it was answered with a 500
+        except Exception as problem:  # noqa: BLE001  # the client has a 500
             self._say("a request failed", level="error", problem=problem)
 
-    def _refusal(self, scope: Any) -> errors.BloomeryError | None:
-        """Return why a request is refused before it is read; None if it is not."""
-        certified = () if self._certificate is None else self._certificate.names
-        refusal = origin.refusal(scope, self.settings, certified)
-        if refusal is None and not self._loaded and scope["path"] not in health.ALWAYS:
-            return errors.ServerUnavailable("the server is loading its filters: try again soon")
-        return refusal
-
-    async def _serve_keys(self, endpoint: Any, scope: Any, receive: Any, send: Any) -> None:
-        scope["app"] = self._app
-        try:
-            await endpoint(scope, receive, send)
-        except ClientDisconnected:
-            raise
-        except Exception as problem:
-            await app.failure(problem)(scope, receive, send)
-            if not isinstance(problem, (errors.BloomeryError, MemoryError)):
-                raise
-
-    # The end.
+    # Shutdown.
 
     async def drain(self, until: float) -> None:
-        """Let requests that have begun end, and then all connections; not past a time."""
+        """Finish the requests in progress and close all connections, at the latest at a time."""
         for connection in list(self.connections):
             connection.shutdown()
-        while self.state.tasks and time.monotonic() < until:
+        while self.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.transport.close()

@@ -25,7 +25,7 @@ from bloomery.guard.observed import Observation
 from bloomery.names import printable
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.engine import Engine
 from bloomery.service.lookup.keytypes import as_given, forms
 from bloomery.service.lookup.source import LookupSource, open_source

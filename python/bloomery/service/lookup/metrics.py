@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bloomery.names import printable
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.lookup.source import LookupSource
 

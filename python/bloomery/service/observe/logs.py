@@ -51,7 +51,6 @@ def set_up(form: str = "text", level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)  # of libraries; httpx, say, tells whole URLs below that
-    logging.getLogger("uvicorn.access").disabled = True  # a path has names, a query may have keys
     logging.captureWarnings(True)
     threading.excepthook = lambda ended: tell(
         f"the thread {ended.thread.name if ended.thread else '?'} ended by an error",

@@ -11,7 +11,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,14 +28,15 @@ from bloomery import __version__, _native
 from bloomery.names import printable
 from bloomery.service.access.permissions import User
 from bloomery.service.commands import Commands
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.policy import capacity_of
 from bloomery.service.durability.schedule import SnapshotSchedule
-from bloomery.service.group_commit import Turns
 from bloomery.service.lookup.metrics import LookupFigures
+from bloomery.service.observe.server_figures import ServerFigures
 from bloomery.service.policy.alerts import Alerts
-from bloomery.service.policy.policy import capacity_of
 from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.sampler import Sampler
+from bloomery.service.sequencer import Sequencer
 
 # Names that are looked at for one who may see only some of them: a tenth of a second.
 _MOST_NAMES = 200_000
@@ -68,42 +68,27 @@ FILTER_FIGURES = (
 _Values = list["float | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFigures:
-    """What only the server as a whole knows, at one moment."""
-
-    ready: bool
-    started: float
-    recovery_problems: int
-    tls_expires: float | None
-    connections: dict[str, int]  # by protocol
-    connections_refused: dict[str, int]
-    commands: dict[str, int]  # of the Redis protocol, by what did them
-    store: dict[str, float | None]  # of a node; empty without a store
-    latency: dict[str, _native.Histogram]  # of requests, by protocol
-
-
 class Metrics:
     """The figures of a server."""
 
     def __init__(
         self,
         commands: Commands,
-        group_commit: Turns,
+        sequencer: Sequencer,
         snapshots: SnapshotSchedule,
         publisher: Publisher,
         sampler: Sampler,
         alerts: Alerts,
         server_figures: Callable[[], ServerFigures],
     ) -> None:
-        self.commands, self.group_commit, self.snapshots = commands, group_commit, snapshots
+        self.commands, self.sequencer, self.snapshots = commands, sequencer, snapshots
         self.publisher, self.sampler, self.alerts = publisher, sampler, alerts
         self.server_figures = server_figures
         self.engine, self.settings = commands.engine, commands.settings
 
     def render(self, user: User) -> bytes:
         """The figures of the server, and of the filters that this user may use."""
-        self.group_commit.join()
+        self.sequencer.join()
         entries = list(self._visible_entries(user.covers))
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_ServerCollector(self, len(entries), user))
@@ -218,7 +203,7 @@ class _ServerCollector(Collector):
         yield "log_refusing", "Whether writes are refused for want of a log.", refusing
         waited = log.unsynced(time.monotonic())
         yield "log_unsynced_seconds", "For how long a write has not been on the disk.", waited
-        late = metrics.group_commit.late_since is not None
+        late = metrics.sequencer.late_since is not None
         yield "log_late", "Whether replies to writes wait for the disk.", late
         yield "registry_healthy", "Whether the last try to write it succeeded.", registry.healthy
         yield "registry_behind_seconds", "For how long a change has been waiting.", registry.behind
@@ -241,7 +226,7 @@ class _ServerCollector(Collector):
         refused = server.connections_refused
         yield "connections_refused", "Connections turned away.", "door", refused
         yield "log_rows", "Rows of the log, ever.", "", {"": metrics.engine.log.seq}
-        delayed = {"": metrics.group_commit.delayed}
+        delayed = {"": metrics.sequencer.delayed}
         yield "log_delayed_fsync", "How often replies began to wait for the disk.", "", delayed
         lost = metrics.publisher.writer.lost_samples
         yield "samples_lost", "Samples that never got into the registry.", "", {"": lost}
@@ -258,7 +243,7 @@ class _ServerCollector(Collector):
         commits = HistogramMetricFamily(
             "bloomery_log_commit_duration_seconds", "That a commit to the log took."
         )
-        commits.add_metric([], *_buckets(self.metrics.group_commit.latency))
+        commits.add_metric([], *_buckets(self.metrics.sequencer.latency))
         yield commits
 
     def _doors(self) -> Iterator[Metric]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bloomery.names import printable
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.events import Event
 from bloomery.service.observe.logs import Say
 
@@ -31,7 +31,6 @@ KINDS = {
     "snapshot-failed": ("error", "the last snapshot was not made; the log keeps everything"),
     "snapshot-damaged": ("error", "a file of a snapshot was damaged (told, never active)"),
     "log-late": ("warning", "the disk does not follow the log: replies to writes wait for it"),
-    "log-unfolded": ("warning", "an old segment of the log cannot be closed; nothing is lost"),
     "clock": ("warning", "the wall clock jumped: the server's time follows it slowly"),
 }
 # Something that happens again and again to one filter is told once in so many seconds.
@@ -69,7 +68,7 @@ class Alerts:
         # By kind and filter (its number, or its name), source or folder; 0: the server itself.
         self.active: dict[tuple[str, int | str | bytes], Alert] = {}
         self.counts: Counter[str] = Counter()  # how often each kind began
-        self.on_alert: Event[[dict[str, Any]]] = Event()  # each that is told, ready for JSON
+        self.on_alert: Event[[Alert, str]] = Event()  # each that is published, and its state
         self._say = say
         self._now = now
         # When an event was last published, the oldest first.
@@ -123,7 +122,7 @@ class Alerts:
         self._say(
             alert.text, level=alert.level, alert=alert.kind, state=state, **about, **alert.fields
         )
-        self.on_alert(alert.as_dict(state))
+        self.on_alert(alert, state)
 
 
 def _key(

@@ -1,30 +1,30 @@
 """Enforces the policies of filters: sees which are full, nearly full or full soon, and acts on it.
 
-    a turn's writes ──marks──> end_turn ──┐
+    a batch of writes ──marks─> end_batch ─┐
     the sampler ─────────────> sampled ───┼──> look: rotate, raise an alert, or end one
     each second ─────────────> pass_second┘
 
-`end_turn` is called when a turn's commands are done and no client has been answered: when a client
-gets the answer to a write that passed a threshold, the alert is in the log already. Keys that are
-refused are not seen here: the shelf refuses them (`limit`).
+`end_batch` is called when a batch is applied and no client has been answered: when a client gets
+the answer to a write that passed a threshold, the alert has been raised. Refused keys are not seen
+here: the shelf refuses them (`limit`).
 """
 
 from __future__ import annotations
 
 from bloomery.service.domain import operations
+from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import Op, quoted
-from bloomery.service.domain.state import Entry
-from bloomery.service.engine import Engine
-from bloomery.service.observe.logs import Say
-from bloomery.service.policy.alerts import Alerts
-from bloomery.service.policy.forecast import in_words
-from bloomery.service.policy.policy import (
+from bloomery.service.domain.policy import (
     FilterPolicy,
     capacity_of,
     generation_of,
     part_of,
     policy_of,
 )
+from bloomery.service.engine import Engine
+from bloomery.service.observe.logs import Say
+from bloomery.service.policy.alerts import Alerts
+from bloomery.service.policy.forecast import in_words
 from bloomery.service.sampling.sample import Sample
 
 # An alert about a number of keys is over when there are so much fewer.
@@ -50,14 +50,14 @@ class PolicyEnforcer:
         self._say = say
         self._known: dict[int, tuple[int, FilterPolicy]] = {}  # policies, as of so many changes
         self._waiting: dict[int, float] = {}  # full ones, and when each may rotate
-        engine.on_end.subscribe(self.end_turn)
+        engine.on_applied.subscribe(self.end_batch)
         engine.on_rotated.subscribe(self._rotated)
         # Some were full when the server went down, or would have raised an alert.
         filters = engine.state.filters.items()
         self._again = {number for number, entry in filters if "on_full" in entry.settings}
 
-    def end_turn(self) -> None:
-        """Look at all filters that reached their threshold in this turn, or were changed in it."""
+    def end_batch(self) -> None:
+        """Look at all filters that reached their threshold, or were changed."""
         numbers = self.engine.take_touched()
         if self._again:
             batch = [self._again.pop() for _ in range(min(len(self._again), _SOME))]
@@ -87,7 +87,7 @@ class PolicyEnforcer:
 
     def pass_second(self) -> None:
         """Look at filters that are full and whose grace is over by now."""
-        now = self.engine.state.now
+        now = self.engine.now
         self._again |= {number for number, due in self._waiting.items() if due <= now}
 
     def enforce(self, entry: Entry) -> None:
@@ -155,18 +155,13 @@ class PolicyEnforcer:
         if keys < part_of(policy.full_at, capacity_of(entry)):
             return
         due = started + policy.grace
-        busy = self.engine.problem is not None or self.engine.is_locked(entry)
-        if due > self.engine.state.now or busy:
+        busy = self.engine.problem is not None or self.engine.locks.is_locked([entry.name])
+        if due > self.engine.now or busy:
             self._waiting[entry.id] = due
             return
-        before, shared = entry.filter.estimated_count, self.engine.shared
-        if shared is None:
-            self.engine.change(Op.ROTATE, entry.id)
-            self._rotated(entry, keys, before - entry.filter.estimated_count)
-            return
-        self._waiting[entry.id] = self.engine.state.now + 1  # see then whether it was done
-        if shared.holds_lease:
-            shared.decide(Op.ROTATE, entry.id, operations.fields(began=started))
+        self._waiting[entry.id] = self.engine.now + 1  # check then whether it was done
+        if self.engine.batches.holds_lease:
+            self.engine.decide(Op.ROTATE, entry, operations.fields(began=started))
 
     def _rotated(self, entry: Entry, keys: int, forgotten: int) -> None:
         text = f"{quoted(entry.name)} began a new generation after {keys:,} keys"

@@ -31,16 +31,13 @@ from bloomery import errors
 from bloomery.filters.creation import PARAMETERS
 from bloomery.guard.sources.sql.source import SqlSource
 from bloomery.guard.sources.workers import Workers
-from bloomery.service.background import Background
 from bloomery.service.commands import NO_ROOM, Commands
+from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import quoted
-from bloomery.service.domain.state import Entry
-from bloomery.service.eagerly import eagerly
-from bloomery.service.group_commit import Turns
+from bloomery.service.domain.policy import capacity_of, policy_of
 from bloomery.service.listing import BUILT
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.observe.logs import Say
-from bloomery.service.policy.policy import capacity_of, policy_of
 
 _T = TypeVar("_T")
 KINDS = ("bloom", "scalable", "counting", "deletable", "cuckoo")
@@ -77,8 +74,6 @@ class RebuildTask:
     def __init__(
         self,
         commands: Commands,
-        group_commit: Turns,
-        background: Background,
         entry: Entry,
         state: Rebuild,
         rows: SqlSource,
@@ -88,25 +83,22 @@ class RebuildTask:
     ) -> None:
         self.entry, self.state, self.rows = entry, state, rows
         self._commands, self._engine = commands, commands.engine
-        self._group_commit, self._background = group_commit, background
         self._capacity, self._error_rate, self._settle = capacity, error_rate, settle
         self._name = PREFIX + secrets.token_hex(8).encode()
         self._new: Entry | None = None
-        self._given_up: str | None = None
-        self._followed = False  # on a node: do the filter's settings name the new one?
+        self._followed = False  # the filter's settings name the new one
         self._source = entry.settings.get("source")
         # Not one of the event loop's threads: the source may hang, and those write the log.
         self._thread = Workers(1, "bloomery-rebuild")
 
     async def run(self, states: dict[int, Rebuild]) -> None:
         """Do it; from the moment on when the new filter has the name, the state is its own."""
-        keeping = asyncio.create_task(self._keep_alive()) if self._engine.shared else None
+        keeping = asyncio.create_task(self._keep_alive())
         try:
             await self._build()
-        finally:
-            if keeping is not None:  # before another filter's place is taken: that one must not end
-                keeping.cancel()
-                await asyncio.wait([keeping])
+        finally:  # before it replaces the old filter, which must not expire
+            keeping.cancel()
+            await asyncio.wait([keeping])
         await self._take_place(states)
 
     async def _keep_alive(self) -> None:
@@ -119,7 +111,6 @@ class RebuildTask:
     async def _build(self) -> None:
         """Make the new filter, and read the source into it."""
         await self._create(await self._ask_source(self._count))
-        await self._group_commit.logged()
         await asyncio.sleep(self._settle)
         self.state.state = "reading"
         batches = self.rows.batches(_BATCH)
@@ -136,16 +127,12 @@ class RebuildTask:
 
     async def _take_place(self, states: dict[int, Rebuild]) -> None:
         """Let the new filter have the name."""
-        await self._background.unlocked(self.entry.name)
-        self._group_commit.join()
-        if self._engine.shared is None:
-            self._engine.gather()
+        await self._engine.locks.unlocked(self.entry.name)
         self._check()
         assert self._new is not None
         new = await self._engine.succeed(self.entry, self._new.id)
         states[new.id], self._new = self.state, None
         self._commands.listing.hidden.discard(self._name)
-        await self._group_commit.logged()
 
     async def _ask_source(self, what: Callable[..., _T], *args: Any) -> _T:
         """Call the source, in its thread."""
@@ -179,25 +166,23 @@ class RebuildTask:
             more["counter_bits"] = old.counter_bits
         elif old.kind == "cuckoo":  # that it can grow is not to change what it does when full
             more |= {"grow": True, "on_full": policy_of(self.entry).on_full}
-        self._group_commit.join()
         self._check()
-        successor = await commands.create(
-            self._name, old.kind, capacity=wanted, error_rate=rate, **more
-        )
+        with commands.own_name(self._name):
+            successor = await commands.create(
+                self._name, old.kind, capacity=wanted, error_rate=rate, **more
+            )
         commands.listing.hidden.add(self._name)
         self._new = successor
         await self._postpone_expiry()
-        await self._engine.follow(self.entry, successor, self._give_up)
-        self._followed = self._engine.shared is not None
+        await self._engine.follow(self.entry, successor)
+        self._followed = True
 
     async def _postpone_expiry(self) -> None:
         """Let the new filter expire later than it would: a crash must not leave it for ever."""
-        seconds = 2 * self._settle + _UNFINISHED if self._engine.shared is None else _OUTLIVES
-        await self._commands.expire(self._name, self._engine.state.now + seconds)
+        await self._commands.expire(self._name, self._engine.now + _OUTLIVES)
 
     async def _add(self, batch: list[Any]) -> None:
         keys = [form for key in batch for form in forms(key)]
-        self._group_commit.join()
         self._check()
         answers, refused = await self._commands.add(self._name, keys)
         if refused is not None:
@@ -209,60 +194,54 @@ class RebuildTask:
             raise errors.NotEnoughMemory("there is no memory for the new filter (maxmemory)")
         await self._postpone_expiry()
         self.state.rows += len(batch)
-        await self._group_commit.logged()
-
-    def _give_up(self, why: str) -> None:
-        self._given_up = why
 
     def _check(self) -> None:
         """Raise if it cannot go on."""
-        if self._given_up is not None:
-            raise errors.InvalidParameter(self._given_up)
         entry = self._engine.state.filters.get(self.entry.id)
         if entry is None:
             raise errors.InvalidParameter("the filter was dropped")
         self.entry = entry  # a node that loads a snapshot has others
         if self.entry.settings.get("source") != self._source:
-            raise errors.InvalidParameter("the filter was bound to another source meanwhile")
+            raise errors.InvalidParameter(
+                "the filter was bound to another source during the rebuild"
+            )
         if self._new is not None and self._new.id not in self._engine.state.filters:
             raise errors.InvalidParameter("what was built so far was dropped")
         followed = self._new is not None and self.entry.settings.get("successor") == self._new.id
         if self._followed and not followed:
-            raise errors.InvalidParameter("the filter was changed meanwhile, as a whole")
+            raise errors.InvalidParameter(
+                "another command changed the entire filter during the rebuild; start it again"
+            )
 
     async def forget(self) -> None:
-        """Release the source, and drop the new filter if it did not take the place."""
+        """Release the source, and drop the new filter if it did not replace the old one."""
         engine = self._engine
         self._thread.submit(self.rows.close)
-        engine.give_up(self.entry.id, "the rebuild has ended")
-        if self._new is not None and engine.problem is None:
-            self._group_commit.join()
-            with contextlib.suppress(errors.StoreUnavailable):  # then its time ends it
+        with contextlib.suppress(errors.BloomeryError):  # then it expires
+            entry = engine.state.filters.get(self.entry.id)
+            if self._new is not None:
+                if entry is not None and entry.settings.get("successor") == self._new.id:
+                    await engine.unfollow(entry)
                 await self._commands.drop(self._new.name)
-            self._commands.listing.hidden.discard(self._name)
+        self._commands.listing.hidden.discard(self._name)
 
 
 class Rebuilds:
     """The rebuilds that are under way, and how the last one of each filter ended."""
 
-    def __init__(
-        self, commands: Commands, group_commit: Turns, background: Background, say: Say
-    ) -> None:
-        self._commands, self._group_commit, self._background, self._say = (
-            commands,
-            group_commit,
-            background,
-            say,
-        )
+    def __init__(self, commands: Commands, say: Say) -> None:
+        self._commands, self._say = commands, say
         self._states: dict[int, Rebuild] = {}  # by the number of the filter that has the name
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        engine = commands.engine
-        engine.on_drop.subscribe(lambda entry: self._states.pop(entry.id, None))
-        names = engine.state.names.items()
+        commands.engine.on_drop.subscribe(lambda entry: self._states.pop(entry.id, None))
+
+    async def drop_unfinished(self) -> None:
+        """Drop the filters of rebuilds that a crash interrupted. One without an expiry belongs to a
+        user."""
+        names = self._commands.engine.state.names.items()
         left = [name for name, entry in names if name.startswith(PREFIX) and entry.expires_at]
-        if left:  # by a crash; one that has no end is somebody's own
-            group_commit.join()
-            eagerly(commands.drop(*left))
+        if left:
+            await self._commands.drop(*left)
 
     def of(self, entry: Entry) -> Rebuild | None:
         """How far the rebuild of a filter is, or how the last one ended, if it was done here."""
@@ -294,8 +273,7 @@ class Rebuilds:
             raise errors.ServerUnavailable(f"{_MOST} filters are being rebuilt: try again later")
         rows: SqlSource = self._commands.lookups.rows(entry)
         state = self._states[entry.id] = Rebuild("settling", time.time())
-        parts = (self._commands, self._group_commit, self._background)
-        work = RebuildTask(*parts, entry, state, rows, capacity, error_rate, settle)
+        work = RebuildTask(self._commands, entry, state, rows, capacity, error_rate, settle)
         task = asyncio.create_task(self._run(work))
         self._tasks[entry.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(entry.id, None))

@@ -9,10 +9,10 @@ from bloomery import errors
 from bloomery.service.clock import ALARM_SECONDS
 from bloomery.service.durability import quarantine
 from bloomery.service.engine import Engine
-from bloomery.service.group_commit import Turns
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.registry.publisher import Publisher
+from bloomery.service.sequencer import Sequencer
 
 _REGISTRY_SECONDS = 60.0  # a change that has been waiting for longer: the tables are late
 
@@ -31,15 +31,15 @@ class ServerAlerts:
         alerts: Alerts,
         data: Path,
         engine: Engine,
-        group_commit: Turns,
+        sequencer: Sequencer,
         publisher: Publisher,
         lookups: Lookups,
     ) -> None:
-        self._alerts, self._data, self._engine, self._group_commit = (
+        self._alerts, self._data, self._engine, self._sequencer = (
             alerts,
             data,
             engine,
-            group_commit,
+            sequencer,
         )
         self._publisher, self._lookups = publisher, lookups
 
@@ -71,7 +71,7 @@ class ServerAlerts:
                 self._alerts.end("data-damaged", text, folder=folder)
 
     def _check_log(self) -> None:
-        alerts, log, late_since = self._alerts, self._engine.log, self._group_commit.late_since
+        alerts, late_since = self._alerts, self._sequencer.late_since
         if self._engine.problem is None:
             alerts.end("log-unavailable", "the log can be written again: writes are taken")
         if late_since is not None:
@@ -80,10 +80,6 @@ class ServerAlerts:
             alerts.begin("log-late", text)
         else:
             alerts.end("log-late", "the disk follows again: writes are answered at once")
-        if log.unfolded is not None:
-            alerts.begin("log-unfolded", f"an old segment of the log is not closed: {log.unfolded}")
-        else:
-            alerts.end("log-unfolded", "old segments of the log are closed")
 
     def _check_registry(self) -> None:
         registry = self._publisher.writer
@@ -105,8 +101,8 @@ class ServerAlerts:
                 self._alerts.begin("source-unavailable", text, source=name)
 
     def _check_clock(self) -> None:
-        if self._engine.shared is not None:
-            return  # time of nodes is Redis's
+        if not self._engine.batches.exclusive:
+            return  # nodes use Redis's time
         off = self._engine.clock.off
         if abs(off) > ALARM_SECONDS:
             where = "ahead of" if off > 0 else "behind"

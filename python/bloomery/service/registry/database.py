@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bloomery import extras
 from bloomery.database_errors import describe, redact
 from bloomery.errors import InvalidParameter, RegistryUnavailable
+from bloomery.service.registry import address
 
 # A database that does not answer is away. The driver's own defaults are to wait for hours.
 _POSTGRESQL: dict[str, Any] = {
@@ -68,31 +68,23 @@ class Database:
         return describe(failure, self._secrets)
 
     def _engine_of(self, given: str) -> sa.Engine:
-        form = "must be sqlite:///path or postgresql://user:password@host/database"
-        scheme, colon, rest = given.partition("://")
-        driver = {"sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}
-        if not colon or scheme not in driver:
-            begins = f"begins with {scheme!r}" if colon and scheme.isalnum() else "has no scheme"
-            raise InvalidParameter(f"the registry's URL {begins}, {form}")
+        dialect, rest = address.dialect_of(given), given.partition("://")[2]
         try:
-            url = sa.make_url(f"{driver[scheme]}://{rest}")
+            url = sa.make_url(f"{dialect}://{rest}")
         except (ArgumentError, ValueError):
-            raise InvalidParameter(f"the registry's URL cannot be read, {form}") from None
-        if scheme == "sqlite":
-            if url.database in {None, "", ":memory:"}:
-                raise InvalidParameter(f"the registry's URL names no file, {form}")
+            raise InvalidParameter(f"the registry's URL cannot be read, {address.FORM}") from None
+        if dialect == "sqlite":
             return _sqlite(url)
         # Everything that may be a password, also of a URL that was put together wrongly.
         self._secrets = [url.password, url.query.get("password"), url.query.get("sslpassword")]
         self._secrets += rest.rpartition("@")[0].partition(":")[2].split("@")
-        with extras.needed("psycopg", "a registry in PostgreSQL"):
-            return sa.create_engine(
-                url.set(drivername="postgresql+psycopg"),
-                connect_args={k: v for k, v in _POSTGRESQL.items() if k not in url.query},
-                hide_parameters=True,
-                pool_pre_ping=True,
-                pool_size=1,
-            )
+        return sa.create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            connect_args={k: v for k, v in _POSTGRESQL.items() if k not in url.query},
+            hide_parameters=True,
+            pool_pre_ping=True,
+            pool_size=1,
+        )
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:

@@ -17,12 +17,9 @@ from typing import Any
 from bloomery import errors, names, sizing
 from bloomery.filters.creation import PARAMETERS, class_of
 from bloomery.service.access.audit import Audit
-from bloomery.service.background import Background
 from bloomery.service.commands import Commands
-from bloomery.service.group_commit import Turns
 from bloomery.service.observe import logs
 from bloomery.service.registry.publisher import row_of
-from bloomery.service.registry.tables import CONFIG
 from bloomery.service.registry.writer import RegistryWriter
 
 # What the columns are called where filters are made. Every row has the first two, though a kind may
@@ -41,13 +38,10 @@ class Provisioner:
     def __init__(
         self,
         commands: Commands,
-        group_commit: Turns,
-        background: Background,
         writer: RegistryWriter,
         audit: Audit,
     ) -> None:
-        self._commands, self._group_commit, self._background = commands, group_commit, background
-        self._writer, self._audit = writer, audit
+        self._commands, self._writer, self._audit = commands, writer, audit
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._made: set[int] = set()  # rows: an id is never used again
@@ -94,10 +88,9 @@ class Provisioner:
     async def _make(self, row: Mapping[str, Any]) -> None:
         name, settings = _name_of(row), _settings_of(row)
         await self._commands.discover(name)
-        self._group_commit.join()
         create = partial(self._commands.create, name, **settings)
         try:
-            await self._background.run([name], create)
+            await self._commands.run([name], create)
         except errors.FilterExists as problem:
             entry = self._commands.engine.find(name)
             if entry is None or entry.filter is None:
@@ -140,6 +133,8 @@ def _settings_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _typed(row: Mapping[str, Any], column: str) -> Any:
     """The value of a column, which in SQLite may be of any type."""
+    from bloomery.service.registry.tables import CONFIG  # not at the start: it needs SQLAlchemy
+
     value, wanted = row[column], CONFIG.c[column].type.python_type
     if isinstance(value, (int, float) if wanted is float else wanted):
         return value

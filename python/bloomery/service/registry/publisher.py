@@ -5,13 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bloomery.service.domain.state import Entry
+from bloomery import errors
+from bloomery.service.domain.entry import Entry
 from bloomery.service.engine import Engine
-from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import RegistryRow
+from bloomery.service.registry import address
+from bloomery.service.registry.rows import RegistryRow
 from bloomery.service.registry.writer import RegistryWriter
+
+if TYPE_CHECKING:
+    from bloomery.service.registry.registry import Registry
 
 
 class Publisher:
@@ -20,21 +24,42 @@ class Publisher:
     def __init__(
         self, engine: Engine, url: str | Path, server: str, *, shared: bool = False
     ) -> None:
-        """`shared`: by nodes, of which the one that `share` names writes."""
+        """`shared`: by nodes, of which the one that `share` names writes. InvalidParameter for a
+        URL that cannot be right."""
+        if isinstance(url, str):
+            address.dialect_of(url)
         self.engine = engine
-        self.registry = Registry(url, server)
-        self.writer = RegistryWriter(self.registry, self._rows)
+        self._url, self._server = url, server
+        self._registry: Registry | None = None
+        self.writer = RegistryWriter(self._rows)
         engine.on_change.subscribe(self._changed)
         engine.on_drop.subscribe(lambda entry: self.writer.drop([entry.id]))
         self._shared = shared
         self.writer.pause(shared)
-        self.writer.start()
+
+    def open(self) -> None:
+        """Open the registry and start to write it. Imports SQLAlchemy, 0.2 s, so the server calls
+        it on a thread, after it answers."""
+        from bloomery.service.registry.registry import Registry
+
+        registry = self._registry = Registry(self._url, self._server)
+        registry.server = self._server  # which `share` may have changed by now
+        self.writer.start(registry)
+
+    @property
+    def registry(self) -> Registry:
+        """The registry; RegistryUnavailable while the server starts."""
+        if self._registry is None:
+            raise errors.RegistryUnavailable("the registry is not open yet: try again soon")
+        return self._registry
 
     def share(self, server: str, writes: bool) -> None:
         """As one of several nodes that are one server to the registry: write from now on, or let
         another do it. Who begins reads all its filters."""
         if self._shared and server:
-            self.registry.server = server
+            self._server = server
+            if self._registry is not None:
+                self._registry.server = server
             self.writer.pause(not writes)
 
     def close(self) -> None:

@@ -21,14 +21,8 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from bloomery.errors import RegistryUnavailable
 from bloomery.service.registry.database import Database
-from bloomery.service.registry.tables import (
-    CONFIG,
-    METADATA,
-    STATS,
-    RegistryRow,
-    moment,
-    seconds_of,
-)
+from bloomery.service.registry.rows import RegistryRow, moment, seconds_of
+from bloomery.service.registry.tables import CONFIG, METADATA, STATS
 from bloomery.service.sampling.sample import RAW, SPANS, Sample, columns_as_dict
 
 if find_spec("alembic") is None:  # imported when the tables are made; missing, it is said now

@@ -12,17 +12,21 @@ takes is bounded; when it is back, the registry is made right from what the serv
 The other way go rows that somebody inserted: `claim_soon` asks for them, `on_inserted` has them.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bloomery.service.events import Event
-from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import RegistryRow
+from bloomery.service.registry.rows import RegistryRow
 from bloomery.service.sampling.sample import Sample
+
+if TYPE_CHECKING:  # it needs SQLAlchemy, which is imported after the server's start
+    from bloomery.service.registry.registry import Registry
 
 _log = logging.getLogger(__name__)
 
@@ -66,13 +70,11 @@ class RegistryWriter:
 
     def __init__(
         self,
-        registry: Registry,
         read_all: Callable[[], Iterable[RegistryRow]],
         *,
         first_retry: float = 0.5,
         last_retry: float = 30.0,
     ) -> None:
-        self._registry = registry
         self._read_all = read_all
         self._first_retry = first_retry
         self._last_retry = last_retry
@@ -89,10 +91,13 @@ class RegistryWriter:
         self._lost_samples = 0
         self._ready = False
         self._newest: float | None = None
-        self._thread = threading.Thread(target=self._run, name="bloomery-registry", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start the thread; it begins with all filters there are."""
+    def start(self, registry: Registry) -> None:
+        """Start the thread; it starts with all filters that exist."""
+        self._thread = threading.Thread(
+            target=self._run, args=(registry,), name="bloomery-registry", daemon=True
+        )
         self._thread.start()
 
     def pause(self, paused: bool) -> None:
@@ -185,7 +190,7 @@ class RegistryWriter:
         with self._lock:
             self._closing = True
             self._lock.notify_all()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(timeout)
         return self._since is None
 
@@ -216,19 +221,19 @@ class RegistryWriter:
 
     # ---- the thread
 
-    def _run(self) -> None:
+    def _run(self, registry: Registry) -> None:
         pause = self._first_retry
         while work := self._next():
             began = time.monotonic()
             try:
-                refused = self._write(work)
+                refused = self._write(registry, work)
             except Exception as failure:  # noqa: BLE001 - whatever it is, the server goes on
                 self._failed(work, str(failure) or type(failure).__name__, pause)
                 pause = min(2 * pause, self._last_retry)
             else:
                 self._succeeded(work, refused, began)
                 pause = self._first_retry
-        self._registry.close()
+        registry.close()
 
     def _next(self) -> _PendingWrites | None:
         """Wait for work and take it; None when the thread is to end."""
@@ -255,25 +260,25 @@ class RegistryWriter:
     def _is_due(self) -> bool:
         return self._closing or (bool(self._pending) and not self._paused)
 
-    def _write(self, work: _PendingWrites) -> dict[int, str]:
+    def _write(self, registry: Registry, work: _PendingWrites) -> dict[int, str]:
         """Write changes into the registry; return the ids that were refused, and why."""
         refused: dict[int, str] = {}
         if work.all:
-            self._registry.migrate()
+            registry.migrate()
             if not self._ready:
-                self._newest, self._ready = self._registry.newest(), True
-            refused = self._registry.replace(self._read_all())
+                self._newest, self._ready = registry.newest(), True
+            refused = registry.replace(self._read_all())
         if dropped := [number for number, row in work.rows.items() if row is None]:
-            self._registry.drop(dropped)
+            registry.drop(dropped)
         if rows := [row for row in work.rows.values() if row is not None]:
-            refused |= self._registry.put(rows)
+            refused |= registry.put(rows)
         if work.samples:
-            self._registry.add_samples(work.samples)
+            registry.add_samples(work.samples)
         if work.prune_before:
-            self._registry.prune(work.prune_before)
+            registry.prune(work.prune_before)
         if work.problems:
-            self._registry.note_problems(work.problems)
-        if work.claim and (inserted := self._registry.claim()):
+            registry.note_problems(work.problems)
+        if work.claim and (inserted := registry.claim()):
             self.on_inserted(inserted)
         return refused
 

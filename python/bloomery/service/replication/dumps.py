@@ -19,8 +19,9 @@ from bloomery import errors
 from bloomery.filters import bank, saved
 from bloomery.filters.files import Loading
 from bloomery.filters.files import open as open_filter
+from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import name_of, text_of
-from bloomery.service.domain.state import Entry, State
+from bloomery.service.domain.state import State
 
 _LENGTH = struct.Struct("<I")
 _PART = 4 << 20

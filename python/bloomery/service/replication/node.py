@@ -15,39 +15,50 @@ import itertools
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bloomery import _native, errors
-from bloomery.filters import creation, saved
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op
-from bloomery.service.domain.state import Entry
-from bloomery.service.engine import NO_ROOM, Engine, Outcome
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.operations import Op, Record
+from bloomery.service.engine import Engine
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication import dumps
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.ledger import UNIT
 from bloomery.service.replication.core.node import Options, ReplicationCore
+from bloomery.service.replication.cuts import split_batch
 from bloomery.service.replication.members import list_members
 from bloomery.service.replication.redis_log.chunks import read_chunks
 from bloomery.service.replication.redis_log.log import LogAction, RedisLog
 from bloomery.service.replication.replica import FilterReplica, Results
 from bloomery.service.replication.snapshot_writer import SnapshotWriter
 from bloomery.service.replication.store_health import Outage, StoreHealth
-from bloomery.service.replication.turns import SharedTurns
-from bloomery.storage import files, memory
+from bloomery.service.sequencer import Sequencer
 
 VERSION = 1  # which operations this bloomery knows
 _TICK = 0.02  # seconds
 _LONG = 1e9  # seconds
 _SAVING = 600.0  # seconds that who asks for a snapshot waits
-_FIXED = {"bloom", "counting", "deletable", "static"}  # kinds that do not grow
+_NUMBER_BITS = 52  # of a filter's number: a double in JSON holds it
+_PACE = 0.001  # seconds between two batches of many clients, at least
 _STOPPING = 1.0  # seconds for what is under way to end
 _SNAPSHOT_RETRY = 5.0  # seconds: each attempt forks this process
 _LONG_STEP = 0.01  # seconds
+
+
+@dataclass(slots=True)
+class _Sending:
+    """A batch on its way, in parts."""
+
+    number: int
+    parts: list[list[Record]]
+    done: int = 0
+    results: list[Any] = field(default_factory=list)
 
 
 class Node:
@@ -83,16 +94,16 @@ class Node:
         self._saved: asyncio.Future[None] | None = None  # who waits for a snapshot
         self._ticking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None  # of the core's next look for news
+        self._sending: _Sending | None = None  # the batch on its way
 
     # Set by follow().
     engine: Engine
-    turns: SharedTurns
+    sequencer: Sequencer
     core: ReplicationCore
 
-    def follow(self, engine: Engine) -> SharedTurns:
-        """Have this engine do what the log says; the turns that write to it."""
-        self.engine, engine.shared = engine, self
-        engine.shelf.deferring = True
+    def follow(self, engine: Engine) -> Sequencer:
+        """Apply the shared log to an engine; return the sequencer of its writes."""
+        self.engine = engine
         engine.state.numbers_are_drawn = True
         settings = self.settings
         options = Options(
@@ -105,9 +116,9 @@ class Node:
             snapshot_retry=_SNAPSHOT_RETRY,
         )
         self.core = ReplicationCore(self.id, lambda: FilterReplica(engine), options, self._about)
-        self.turns = SharedTurns(engine, self._submit)
-        engine.on_begin.subscribe(self._watch)
-        return self.turns
+        self.sequencer = Sequencer(engine, self, _PACE)
+        engine.on_tick.subscribe(self._watch)
+        return self.sequencer
 
     async def start(self) -> None:
         """Return when this node has all that the log has."""
@@ -169,52 +180,64 @@ class Node:
         """Which log all nodes share, as long as any of them has it; "" before it is known."""
         return self.core.ledger.log.hex()
 
-    async def submit(self, op: Op, filter_id: int, data: bytes) -> Entry | None:
-        """Do an operation on all nodes; the entry that it was done to, if it is still there."""
+    # The log of the sequencer.
+
+    exclusive = False
+
+    def now(self) -> float:
+        """Return the time that all nodes agree on."""
+        return self.engine.state.now
+
+    async def finished(self, names: Iterable[bytes] | None = None) -> None:
+        """Do nothing: no thread applies records of a node."""
+
+    def draw_number(self) -> int:
+        """Return a number that no other node draws: operations of several nodes arrive in an order
+        that none of them knows."""
+        return 1 + secrets.randbits(_NUMBER_BITS)
+
+    def check(self, op: Op) -> None:
+        """Raise if this node cannot follow, or another node does not know the operation: in a
+        batch, all operations would be refused."""
         self._check()
-        self._check_known(op)
-        self._check_memory(op, data)
-        entry: Entry | None = await self.turns.note(op, filter_id, data)
-        return entry
-
-    async def submit_keys(self, name: bytes, op: Op, keys: Any) -> Outcome:
-        """Add or remove keys on all nodes: a byte for each."""
-        self._check()
-        if self._is_full and op != Op.REMOVE and self._grows(name):
-            return bytes([NO_ROOM]) * len(keys), None
-        return await self.turns.note_keys(name, op, keys)
-
-    # Memory: a write that is in the log must be applied, by every node. So what is too large is
-    # refused where it comes in, and what is applied goes beyond the limit if it must.
-
-    @property
-    def _is_full(self) -> bool:
-        limit = self.settings.maxmemory
-        return bool(limit) and _native.memory_used() >= limit
-
-    def _grows(self, name: bytes) -> bool:
-        entry = self.engine.state.names.get(name)
-        return entry is not None and getattr(entry.filter, "kind", "bloom") not in _FIXED
-
-    def _check_memory(self, op: Op, data: bytes) -> None:
-        """Raise NotEnoughMemory unless there is memory for the filter that an operation makes."""
-        nbytes = 0
-        if op == Op.CREATE:
-            settings = operations.read_fields(data)["settings"]
-            nbytes = creation.create(dict(settings), self.engine.state.clock).nbytes
-        elif op == Op.COPY:
-            source = self.engine.state.filters.get(operations.read_fields(data)["source"])
-            nbytes = 0 if source is None or source.filter is None else source.filter.nbytes
-        elif op == Op.CHUNK:
-            position, fields, part = operations.read_chunk(data)
-            if position == 1 and fields["format"] == "bloomery":
-                nbytes = saved.expect(part[: files.HEADER_BYTES])[1]
-        memory.check(nbytes)
-        limit = self.settings.maxmemory
-        if nbytes and limit and _native.memory_used() + nbytes > limit:
-            raise errors.NotEnoughMemory(
-                f"a filter of {nbytes:,} bytes has no room in maxmemory ({limit:,} bytes)"
+        if not self._is_known(op):
+            raise errors.StoreUnavailable(
+                f"a node of an older version does not know {op.name}; upgrade all nodes"
             )
+
+    def append(self, number: int, records: list[Record]) -> None:
+        """Append a batch as one entry of the log, or as several if it is large."""
+        self._sending = _Sending(number, split_batch(records))
+        self._send_part()
+
+    def _send_part(self) -> None:
+        sending = self._sending
+        assert sending is not None
+        if self.broken:
+            problem = errors.StoreUnavailable(self.broken)
+            self._loop.call_soon(self._refused, sending.number, problem)
+            return
+        records = sending.parts[sending.done]
+        needs = max(operations.SINCE.get(op, 1) for _, op, _ in records)
+        self._step(m.Write(sending.number, _native.pack_records(records), needs))
+
+    def _applied(self, number: int, results: list[Any]) -> None:
+        sending = self._sending
+        if sending is None or sending.number != number:
+            return
+        sending.results += results
+        sending.done += 1
+        if sending.done < len(sending.parts):
+            self._send_part()
+        else:
+            self._sending = None
+            self.sequencer.applied(number, sending.results)
+
+    def _refused(self, number: int, problem: errors.BloomeryError) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None and sending.done:
+            problem = errors.StoreUnavailable(f"{problem}; some of it may be done")
+        self.sequencer.refused(number, problem)
 
     async def catch_up(self) -> None:
         """Return when this copy has all that was acknowledged before; else StoreUnavailable."""
@@ -228,8 +251,8 @@ class Node:
             self._reads.pop(number, None)
 
     def decide(self, op: Op, filter_id: int, data: bytes) -> None:
-        """As the lease holder: do an operation that no client asked for. It counts only
-        if this node still decides when it is applied."""
+        """As the lease holder, do an operation that no client asked for. It counts only if this
+        node still holds the lease when it is applied."""
         if self._is_known(op):  # else later: what is due is looked at again
             self._step(m.Decide(_native.pack_records([(filter_id, op, data)])))
 
@@ -239,27 +262,14 @@ class Node:
         since = operations.SINCE.get(op, 1)
         return since == 1 or since <= self.core.ledger.oldest_version(at.position.ms if at else 0)
 
-    def _check_known(self, op: Op) -> None:
-        """Refuse what some node does not know, for this client alone: in a turn, all would be."""
-        if not self._is_known(op):
-            raise errors.StoreUnavailable(
-                f"a node of an older version does not know {op.name}: upgrade all"
-            )
-
     def _check(self) -> None:
         if self.broken:
             raise errors.StoreUnavailable(f"this node cannot follow the others: {self.broken}")
 
-    def _submit(self, number: int, payload: bytes, needs: int) -> None:
-        if self.broken:
-            self.turns.refused(number, errors.StoreUnavailable(self.broken))
-        else:
-            self._step(m.Write(number, payload, needs))
-
     def _watch(self) -> None:
-        """At the start of each turn: native code must not answer from a copy that is too old."""
+        """At the start of each tick: native code must not answer from a copy that is too old."""
         strong = self.settings.store_consistency == "strong"
-        bypassed = strong or not self.may_answer or self._is_full
+        bypassed = strong or not self.may_answer
         if bypassed is not self.engine.shelf.bypassed:
             self.engine.shelf.bypassed = bypassed
 
@@ -353,7 +363,7 @@ class Node:
                 results: Results = action.result
                 if results.repeats:
                     self.engine.repeats.update(results.repeats)
-                self.turns.applied(action.request, results.each)
+                self._applied(action.request, results.each)
             case m.Answer():
                 future = self._reads.get(action.request)
                 if future is not None and not future.done():
@@ -376,7 +386,7 @@ class Node:
         kind = errors.StoreRefused if action.unwilling else errors.StoreUnavailable
         problem = kind(action.reason)
         if action.request > 0:
-            self.turns.refused(action.request, problem)
+            self._refused(action.request, problem)
         else:
             future = self._reads.get(action.request)
             if future is not None and not future.done():
@@ -430,7 +440,8 @@ class Node:
         for future in self._reads.values():
             if not future.done():
                 future.set_exception(problem)
-        self.turns.refuse_all(problem)
+        self._sending = None
+        self.sequencer.refuse_all(problem)
         self._caught_up.set()  # who waits sees that it is unfit
 
     # Snapshots.

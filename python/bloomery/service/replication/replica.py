@@ -10,9 +10,12 @@ from typing import Any, NamedTuple
 
 from bloomery import _native, errors
 from bloomery.service.domain import operations
-from bloomery.service.domain.operations import Op
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.operations import HASHES, Op, Record, UnknownOperation, read_fields
 from bloomery.service.engine import Engine
+
+_ADDS = (Op.ADD, Op.ADD_NEW, Op.ADD_IN_PLACE, Op.ADD_NEW_IN_PLACE)
+_REPEATED = (*_ADDS, Op.MERGE, Op.ADJUST, Op.FORGET, Op.CHUNK, Op.EXPIRE)
 
 
 class Results(NamedTuple):
@@ -32,6 +35,7 @@ class FilterReplica:
         self._engine = engine
         self._loaded: list[Entry] | None = list(entries)
         self._now = now
+        self._copies: dict[tuple[int, bytes], int] = {}  # repeated renames, by number and new name
 
     def adopt(self) -> None:
         """Let the engine have these filters from now on, unless it has them."""
@@ -40,14 +44,14 @@ class FilterReplica:
             self._engine.exchange(loaded, self._now)
 
     def apply(self, payload: bytes, at_ms: int) -> Results:
-        """Do the operations of an entry, at Redis's time. NotEnoughMemory: this node cannot
+        """Apply the operations of an entry, at Redis's time. NotEnoughMemory: this node cannot
         follow."""
         self.adopt()
         results: list[Any] = []
         for number, op, data in _native.unpack_records(payload):
             try:
-                results.append(self._engine.apply_shared(op, number, data, at_ms / 1000))
-            except (errors.NotEnoughMemory, errors.UnsupportedVersion):
+                results.append(self._engine.apply(op, number, data, at_ms / 1000))
+            except (errors.NotEnoughMemory, UnknownOperation):
                 raise
             except errors.BloomeryError as problem:
                 results.append(problem)
@@ -59,33 +63,56 @@ class FilterReplica:
         results: list[Any] = []
         repeats: Counter[int] = Counter()
         for number, op, data in _native.unpack_records(payload):
-            entry = self._engine.state.filters.get(number)
-            if entry is None or entry.filter is None or op not in (Op.ADD, Op.ADD_NEW):
+            if op == Op.REMOVE or op not in HASHES:
                 return None
-            answers = self._engine.shelf.unchanged(entry.name, op, data)
-            if answers is None or entry.settings.get("successor") is not None:
+            answers = self._engine.shelf.unchanged(number, op, data)
+            if answers is None:
                 return None
             results.append((answers, None))
             repeats[number] += len(answers)
         return Results(results, repeats)
 
     def additions(self, payload: bytes) -> bytes | None:
-        """Return those of the operations that can be done later than others and take nothing from
-        them; None if there are none."""
+        """Return the operations that can be applied later than others and take nothing from them;
+        None if there are none."""
         self.adopt()
-        kept = [record for record in _native.unpack_records(payload) if self._only_adds(*record)]
+        records = [self._addition(*record) for record in _native.unpack_records(payload)]
+        kept = [record for record in records if record is not None]
         return _native.pack_records(kept) if kept else None
 
-    def _only_adds(self, number: int, op: int, data: bytes) -> bool:
-        """Whether an operation adds keys, makes a filter, or gives one a name that is free."""
-        if op in (Op.ADD, Op.ADD_NEW, Op.CREATE, Op.CHUNK, Op.MERGE, Op.ADJUST, Op.FORGET):
-            return True
-        if op in (Op.COPY, Op.RENAME):
-            name = operations.name_of(operations.read_fields(data)["name"])
-            return name not in self._engine.state.names
-        return op == Op.EXPIRE and operations.read_fields(data)["at"] is None
+    def _addition(self, number: int, op: int, data: bytes) -> Record | None:
+        """Return the record to repeat after a loss, or None. A filter keeps its number when it is
+        renamed, so the record gets the name that the filter has now."""
+        names, filters = self._engine.state.names, self._engine.state.filters
+        name, body = operations.split(data)
+        if op in (Op.CREATE, Op.COPY):
+            return (number, op, data) if name not in names else None
+        if op == Op.RENAME:
+            return self._copy_for(number, name, operations.name_of(read_fields(body)["to"]))
+        if op == Op.EXPIRE and read_fields(body)["at"] is not None:
+            return None
+        if op not in _REPEATED:
+            return None
+        if (number, name) in self._copies:
+            return self._copies[number, name], op, data
+        if number in filters:
+            return number, op, operations.named(filters[number].name, body)
+        # Its filter is lost too, and is created again before.
+        return (number, op, data) if name not in names else None
+
+    def _copy_for(self, number: int, name: bytes, to: bytes) -> Record | None:
+        """Return a copy in place of a rename that was lost: keys that were added to the old name
+        since then stay there."""
+        names, entry = self._engine.state.names, self._engine.state.filters.get(number)
+        current = name not in names if entry is None else entry.name == name
+        if to in names or not current:
+            return None
+        copy = self._copies[number, to] = self._engine.batches.draw_number()
+        text = operations.text_of(name)
+        fields = operations.fields(source=number, of=text, replace=False)
+        return copy, Op.COPY, operations.named(to, fields)
 
     def pass_time(self, now_ms: int) -> None:
         """Expire and rotate what is due by this time."""
         self.adopt()
-        self._engine.pass_shared_time(now_ms / 1000)
+        self._engine.state.pass_time(now_ms / 1000)

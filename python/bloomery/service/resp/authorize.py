@@ -3,6 +3,8 @@ administrative are written to the audit log."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from bloomery import errors
 from bloomery.service.access import permissions
 from bloomery.service.access.audit import AUDITED
@@ -39,6 +41,33 @@ def check(client: ClientState, command: Command, words: list[bytes]) -> None:
         raise _NOT_THAT_NAME from None
     if command.does in _NATIVE:
         client.permit(names[0])
+
+
+def check_export(
+    client: ClientState, name: bytes, command: str, filter: Any, *, begins: bool = True
+) -> None:
+    """Raise the error reply unless this client may take this filter out: the file of one with a
+    secret seed is for administrators. Each such export is noted when it `begins`."""
+    operation, user = permissions.exporting(filter), client.user
+    if operation not in AUDITED:
+        return
+    refusal = None
+    try:
+        permissions.check(user, operation, name)
+    except errors.BloomeryError as problem:
+        refusal = Failure(f"NOPERM {problem}")
+    if begins or refusal is not None:
+        client.context.audit.note(
+            None if user is None else user.name,
+            client.host,
+            "resp",
+            operation,
+            "done" if refusal is None else "refused",
+            command=command,
+            names=[name],
+        )
+    if refusal is not None:
+        raise refusal
 
 
 def note(client: ClientState, command: Command, words: list[bytes], outcome: str) -> None:

@@ -199,15 +199,14 @@ class ClientState:
 
     @property
     def waits_for_others(self) -> bool:
-        """On a node: whether a read must wait until its copy has what others wrote."""
-        shared = self.context.engine.shared
+        """Whether a read must wait until the writes of other nodes are applied here."""
         commands = self.context.commands
-        return shared is not None and (commands.is_strong(self.strong) or not shared.may_answer)
+        return commands.is_strong(self.strong) or not self.context.engine.batches.may_answer
 
     def slices(self, items: Sequence[object]) -> bool:
-        """Are these so many that others are to have their turn in between? Not in a transaction,
-        which is short as a whole."""
-        return len(items) > FEW and not self.executing
+        """Return whether a command with these arguments must run in slices between which other
+        clients are served."""
+        return len(items) > FEW
 
     @property
     def protocol(self) -> int:

@@ -1,5 +1,5 @@
-"""One connection of the Redis protocol: bytes in, commands run in order, replies out at the end of
-the turn, when the log has what was written."""
+"""One connection of the Redis protocol: bytes in, commands in order, replies out at the end of the
+tick, or when the log has the writes."""
 
 from __future__ import annotations
 
@@ -7,34 +7,31 @@ import asyncio
 import select
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from enum import Enum, auto
 from typing import Any, cast
 
 from bloomery import errors
-from bloomery.service.domain.state import FilterDropped
-from bloomery.service.group_commit import CommitWaiter
 from bloomery.service.network.input_budget import RESERVED, patience
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.dispatch import dispatch
 from bloomery.service.resp.invoke import invoke_queued
 from bloomery.service.resp.replies import Failure, encode, failure_of
-from bloomery.service.resp.sockets import FeedResult, Sockets
+from bloomery.service.resp.sockets import FeedResult, Sockets, session_results
 from bloomery.service.slices import SECONDS, Slice
 
 # How lines of HTTP begin: any web page can let a browser send some here, with commands below them.
 _HTTP = (b"POST", b"HOST:")
 _TLS_HELLO = b"\x16\x03"  # how a client of TLS begins, and no command does
-_WAIT = 0.005  # seconds until a filter that somebody works on is asked for again
+_WAIT = 0.005  # seconds until a locked filter is tried again
 
 
-def _for_session(result: Any) -> Any:
-    """A result of a node's turn as the native session takes it: an error as it is sent, None of a
-    filter that was dropped."""
-    if isinstance(result, FilterDropped):
-        return None
-    return encode(failure_of(result), 2) if isinstance(result, errors.BloomeryError) else result
+def _result_of(result: Any) -> Any:
+    """Return the result of a record, also if a thread applied it."""
+    if not isinstance(result, asyncio.Future):
+        return result
+    return result.exception() or result.result()
 
 
 class Reader(Enum):
@@ -274,176 +271,202 @@ class RespConnection(asyncio.Protocol):
         return self.transport.get_extra_info("sslcontext") is None
 
     def work(self, data: bytes) -> None:
-        """Do commands until there are no more, or one of them takes long."""
+        """Process what the client sent."""
         session = self.session
         self._join()
         if data.startswith(_TLS_HELLO) and not session.waiting:
-            # It would wait for an answer in TLS for as long as we wait for the end of a line.
+            # The client would wait for an answer in TLS, and the server for the end of a line.
             session.reply(encode(Failure("ERR Protocol error: there is no TLS at this port"), 2))
             self.client.closing = True
             return
         self._run(session.feed(data))
 
     def _run(self, command: FeedResult) -> None:
-        """Do this command, and those that follow."""
-        session = self.session
-        if command is not None and not self._dispatch(command):
-            return
-        stranger = self.client.user is None and not self.client.closing
-        if stranger and session.waiting > limits.MAX_STRANGER_BYTES:
+        """Continue with this command, and those that follow."""
+        if isinstance(command, bool):  # more follows, after other clients were served
+            self._later(0.0 if command else _WAIT)
+        elif command is not None:
+            self.busy = True
+            self._choose_reading()
+            task = asyncio.ensure_future(self._serve(command))
+            self.clients.tasks.add(task)
+            task.add_done_callback(self.clients.tasks.discard)
+        else:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Check what is left to do, once no command is."""
+        session, client = self.session, self.client
+        unauthenticated = client.user is None and not client.closing
+        if unauthenticated and session.waiting > limits.MAX_STRANGER_BYTES:
             session.reply(encode(Failure("ERR Protocol error: unauthenticated bulk length"), 2))
-            self.client.closing = True
+            client.closing = True
         if self.ended:
             self._close_if_done()
 
-    def _dispatch(self, command: FeedResult) -> bool:
-        """Do what the native session left to Python, and what comes behind it; False if it goes on
-        later."""
-        session, share = self.session, Slice()
-        while command is not None:
-            if isinstance(command, bool):  # there is more to do, after others had their turn
-                self._later(0.0 if command else _WAIT)
-                return False
-            if not isinstance(command, str) and command[0][:6].upper() in _HTTP:
-                command = "this is HTTP, whose port is another"
-            if isinstance(command, str):
+    async def _serve(self, command: FeedResult) -> None:
+        """Run the commands that native code leaves to Python, one after another."""
+        try:
+            await self._serve_each(command)
+        except BaseException:  # else the connection would stay busy
+            self.abort()
+            raise
+        if not self.transport.is_closing():
+            self._join()
+            self.resume_input()
+
+    async def _serve_each(self, command: FeedResult) -> None:
+        session, client, share = self.session, self.client, Slice()
+        while command is not None and not client.closing and not self.transport.is_closing():
+            if isinstance(command, bool):
+                await asyncio.sleep(0.0 if command else _WAIT)
+            elif isinstance(command, str) or command[0][:6].upper() in _HTTP:
+                if not isinstance(command, str):
+                    command = "this is HTTP, whose port is another"
                 session.reply(encode(Failure(f"ERR Protocol error: {command}"), 2))
-                self.client.closing = True
-                break
-            reply = dispatch(self.client, command)
-            if isinstance(reply, Awaitable):
-                self.busy = True
-                self._choose_reading()
-                task = asyncio.ensure_future(self._finish(reply))
-                self.clients.tasks.add(task)
-                task.add_done_callback(self.clients.tasks.discard)
-                return False
-            if self.client.closing:
-                break
+                client.closing = True
+            else:
+                await dispatch(client, command)
             if session.pending > limits.MAX_PENDING_REPLIES or share.over:
-                # It goes on when these have gone out, if need be after resume_writing.
-                self._later()
-                return False
-            command = session.feed(b"")
-        return True
+                self._join()
+                await asyncio.sleep(0)  # the replies go out at the end of the tick
+                await self._writable()
+                share = Slice()
+            self._join()
+            command = None if client.closing else session.feed(b"")
+
+    async def _writable(self) -> None:
+        """Return when the client takes replies."""
+        while self.paused_since is not None and not self.transport.is_closing():
+            await asyncio.sleep(_WAIT)
 
     def _close_if_done(self) -> None:
-        """Close after these replies: nothing more will come. On a node commands may wait behind a
-        write until the log has it: `release` goes on with them."""
-        if self.context.engine.shared is None or not self.session.wrote:
+        """Close after these replies, because nothing more arrives; after the answers to writes, if
+        some wait for the log."""
+        if not self.session.writing and not self.session.waiting:
             self.client.closing = True
+        elif not self.session.writing and not self.busy:
+            self.client.closing = True  # an incomplete request
 
     def _later(self, seconds: float = 0.0) -> None:
-        """Go on after others had their turn, or in a moment."""
+        """Continue after other clients were served, or in a moment."""
         self.busy = True
         self._choose_reading()
         loop = asyncio.get_running_loop()
         if seconds:
-            loop.call_later(seconds, self.go_on)
+            loop.call_later(seconds, self.resume_input)
         else:
-            loop.call_soon(self.go_on)
+            loop.call_soon(self.resume_input)
 
-    async def _finish(self, reply: Awaitable[Any]) -> None:
+    def resume_input(self) -> None:
+        """Process input that waits. If that fails, close the connection, and serve the others."""
         try:
-            await reply
-        except BaseException:  # it would be busy for ever
-            self.abort()
-            raise
-        if self.transport.is_closing():
-            return
-        self._join()
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Do the commands that have been received and wait; if that fails, end the connection, and
-        let the others have their turn."""
-        try:
-            self._go_on()
+            self._resume_input()
         except Exception as problem:  # noqa: BLE001
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a connection has failed", "exception": problem}
             )
             self.abort()
 
-    def _go_on(self) -> None:
+    def _resume_input(self) -> None:
         self.busy = False
         if not self._waits and not self.transport.is_closing() and not self.client.closing:
             data, self.backlog = b"".join(self.backlog), []
-            self.begun = time.monotonic()  # until now it was us who did not read
+            self.begun = time.monotonic()  # until now the server did not read
             self._take(data)
-            # While it is busy there are whole commands among it, which were taken and are done.
+            # While it is busy, the input has complete commands, which are processed.
             if not self.busy and (self.session.waiting or self.client.queued_bytes):
                 self._weigh()
         self._choose_reading()
 
-    # As a member of a turn.
+    # As a writer of the sequencer.
 
     def _join(self) -> None:
-        """Become part of this turn."""
+        """Take part in this tick."""
         self.session.last = now = time.monotonic()
         if not self.joined:
             self.joined = True
             self.share_ends = now + SECONDS
-            self.context.group_commit.join(self)
-
-    def take_waiters(self) -> tuple[CommitWaiter]:
-        """Itself."""
-        return (self,)
+            self.context.sequencer.join(self)
 
     @property
-    def wrote(self) -> bool:
-        """Is there a reply to a write among the replies?"""
-        return self.session.wrote
+    def writing(self) -> bool:
+        """Whether writes wait for the log."""
+        return self.session.writing and not self.session.held
 
     def hold(self) -> None:
-        """Do nothing more before the log has what was written."""
+        """Process nothing more until the writes are answered."""
         self.session.held, self.joined = True, False
 
-    def release(self, problem: errors.BloomeryError | None) -> None:
-        """Let the replies go out, and go on."""
-        self.session.held = False
-        if problem is not None:
-            self.session.fail(encode(failure_of(problem), 2))
-        self.send()
-        if (self.backlog or self.ended or self.session.waiting) and not self.busy:
-            self.go_on()
-
     def answer(self, results: list[Any]) -> None:
-        """On a node: reply with the results of what was written, and go on."""
-        outcomes = [_for_session(result) for result in results]
-        dropped = self.session.answer(outcomes)
-        if not dropped:
-            self.release(None)
-            return
-        task = asyncio.ensure_future(self._answer_again(outcomes, dropped))
+        """Reply with the results of what was written, and continue."""
+        outcomes = session_results(results)
+        conflicts = self.session.answer(outcomes)
+        if conflicts is None:
+            self._start(self._answer_later(results))
+        elif conflicts:
+            self.run_again(outcomes, conflicts)
+        else:
+            self.resume_after_answer()
+
+    async def _answer_later(self, results: list[Any]) -> None:
+        """Reply when threads have applied all records."""
+        pending = [result for result in results if isinstance(result, asyncio.Future)]
+        await asyncio.wait(pending)
+        self.answer([_result_of(result) for result in results])
+
+    def run_again(self, results: list[Any], conflicts: list[list[bytes]]) -> None:
+        """Run commands again whose filter another command changed first; then answer."""
+        self._start(self._run_again(results, conflicts))
+
+    async def _run_again(self, results: list[Any], conflicts: list[list[bytes]]) -> None:
+        values = []
+        for words in conflicts:
+            await self.context.engine.locks.unlocked(*words[1:2])
+            values.append(await invoke_queued(self.client, words))
+        replies = [encode(value, self.session.protocol) for value in values]
+        self.session.answer(results, replies)
+        self.resume_after_answer()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(self._guard(work))
         self.clients.tasks.add(task)
         task.add_done_callback(self.clients.tasks.discard)
 
-    async def _answer_again(self, outcomes: list[Any], dropped: list[list[bytes]]) -> None:
-        """Reply, when the commands were done again whose filter was dropped before the log came to
-        them."""
-        replies = []
-        for words in dropped:
-            value = invoke_queued(self.client, words)
-            value = await value if isinstance(value, Awaitable) else value
-            replies.append(encode(value, self.session.protocol))
-        self.session.answer(outcomes, replies)
-        self.release(None)
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Close the connection if an answer fails: it would wait without end."""
+        try:
+            await work
+        except BaseException:
+            self.abort()
+            raise
+
+    def fail(self, problem: errors.BloomeryError) -> None:
+        """Reply with an error to the writes, and continue."""
+        self.session.fail(encode(failure_of(problem), 2))
+        self.resume_after_answer()
+
+    def resume_after_answer(self) -> None:
+        """Send the answers to writes, and process the input that waits."""
+        self.session.held = False
+        self.send()
+        if (self.backlog or self.ended or self.session.waiting) and not self.busy:
+            self.resume_input()
 
     def send(self) -> None:
-        """Let the replies of this turn go out."""
+        """Send the replies of this tick."""
         self.joined = False
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self.session.held:
             return
         if self.charged:
             self._give_back()
-        # Not past what the transport still has to send.
+        # Nothing may overtake what the transport still has to send.
         sockets = None if self.transport.get_write_buffer_size() else self._sockets
-        sent = sockets is not None and sockets.flush(self)
+        sent = sockets is not None and sockets.send(self)
         data = b"" if sent else self.session.take()
         if data:
             self.transport.write(data)
-        if self.client.closing:
+        if self.client.closing and not self.session.writing:
             self.stop_reading()
             self.transport.close()
         elif self.paused_since is not None and (

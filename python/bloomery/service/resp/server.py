@@ -28,7 +28,7 @@ class RespServer:
     async def open(self, hosts: list[str], port: int, tls: ssl.SSLContext | None) -> Listener:
         """Accept connections from now on."""
         if sys.platform == "linux" and tls is None:
-            self.clients.sockets = Sockets(self.context.group_commit)
+            self.clients.sockets = Sockets(self.context.sequencer)
         seconds = self.context.settings.tls_handshake_seconds
         return await listen(lambda: RespConnection(self.clients), hosts, port, tls, seconds)
 
@@ -55,7 +55,7 @@ class RespServer:
             connection.stop_reading()
         # What was written is answered once it is in the log, which a thread may be busy with.
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.context.group_commit.close(), _LOG_SECONDS)
+            await asyncio.wait_for(self.context.sequencer.close(), _LOG_SECONDS)
         for connection in list(clients.connections.values()):
             connection.transport.close()
         while clients.connections and time.monotonic() < until:

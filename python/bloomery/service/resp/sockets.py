@@ -1,15 +1,15 @@
-"""Connections in the clear that native code reads and answers: all that sent something are one call
-of it, and all replies of a turn another.
+"""Connections without TLS that native code reads and answers: one call reads all sockets with data,
+another sends all replies of a tick.
 
-    epoll of these sockets ──readable──> the loop: join the turn ──> read: parsed, done
-                                                                      └──> Python, what is not usual
-                     the end of the turn: logged, if anything was written ──> write: answered
+    epoll of these sockets ──readable──> read: parse, answer reads, note writes
+                                          └──> Python, for other commands
+                  end of the tick: flush ──> replies to reads
+                  log has the batch: answer ──> replies to writes
 
-Without a pipeline each request is a wake-up; as a call of its own for each connection, from the
-loop through its transport and back, a request took a third more time. All replies of a turn go out
-together: sent as soon as they were there, 50 clients got 87,000 answers a second instead of 107,000
-(one run of six rounds). What the socket does not take, the end and errors are for the transport,
-and so is TLS.
+Without a pipeline each request is a wake-up. With a call for each connection, through its transport
+and back, a request took a third more time. All replies of a tick go out together: sent as soon as
+they existed, 50 clients got 87,000 answers per second instead of 107,000 (one run of six rounds).
+The transport handles what the socket does not take, the end of a connection, errors and TLS.
 """
 
 from __future__ import annotations
@@ -18,46 +18,70 @@ import asyncio
 import select
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from bloomery import _native
-from bloomery.service.group_commit import CommitWaiter, Turns
+from bloomery import _native, errors
+from bloomery.service.domain.operations import Conflict
+from bloomery.service.resp.replies import encode, failure_of
+from bloomery.service.sequencer import Sequencer, Writer
 
 FeedResult: TypeAlias = list[bytes] | str | bool | None  # of `Session.feed`
 
 
-class DirectConnection(CommitWaiter, Protocol):
+def session_results(results: list[Any]) -> list[Any]:
+    """Return the results of a batch for native sessions: an error as its reply, None for a
+    conflict."""
+    if not any(isinstance(result, Exception) for result in results):
+        return results
+    return [_session_result(result) for result in results]
+
+
+def _session_result(result: Any) -> Any:
+    if isinstance(result, Conflict):
+        return None
+    return encode(failure_of(result), 2) if isinstance(result, errors.BloomeryError) else result
+
+
+class DirectConnection(Writer, Protocol):
     """A connection whose socket native code reads."""
 
     socket: int
     session: _native.Session
 
-    def resume(self, command: FeedResult, before: int, came: int) -> None:
-        """Go on with what was read: so many bytes had waited, and so many came."""
+    def resume(self, command: FeedResult, before: int, arrived: int) -> None:
+        """Continue after native code has read: this many bytes waited before, and this many
+        arrived."""
+
+    def resume_after_answer(self) -> None:
+        """Send the replies that the socket did not take, and process the input that waits."""
+
+    def run_again(self, results: list[Any], conflicts: list[list[bytes]]) -> None:
+        """Run commands again whose filter another command changed first; then answer."""
 
     def data_received(self, data: bytes) -> None:
-        """Take what came while its commands wait."""
+        """Keep what arrived while the connection waits."""
 
     def hand_back_reading(self) -> None:
-        """Have the transport read from now on."""
+        """Let the transport read from now on."""
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
 
 
 class Sockets:
-    """The sockets that native code reads, of one server."""
+    """The sockets that native code reads."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, sequencer: Sequencer) -> None:
         assert sys.platform == "linux"
-        self._turns = turns
+        self._sequencer = sequencer
         self._native = _native.Sockets()
         self._epoll = select.epoll()
         self._watched: set[int] = set()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._epoll.fileno(), self._round)
+        self._loop.add_reader(self._epoll.fileno(), self._read)
+        sequencer.add_group(self)
 
     def close(self) -> None:
         """Read no more."""
@@ -70,12 +94,12 @@ class Sockets:
         self.watch(connection, True)
 
     def remove(self, connection: DirectConnection) -> None:
-        """Read it no more."""
+        """Stop reading it."""
         self.watch(connection, False)
         self._native.remove(connection.socket)
 
     def watch(self, connection: DirectConnection, wanted: bool) -> None:
-        """Read what comes, or let it wait at the client's."""
+        """Read the socket, or pause reading."""
         number = connection.socket
         if wanted and number not in self._watched:
             self._watched.add(number)
@@ -84,10 +108,10 @@ class Sockets:
             self._watched.remove(number)
             self._epoll.unregister(number)
 
-    def _round(self) -> None:
-        """Do what came, as a part of this turn."""
+    def _read(self) -> None:
+        """Process what arrived, in this tick."""
         ready = self._epoll.poll(0)
-        self._turns.join(self)
+        self._sequencer.join()
         fed, held, ended = self._native.read(ready, time.monotonic())
         for connection, *what in fed:
             self._step(connection, partial(connection.resume, *what))
@@ -97,7 +121,7 @@ class Sockets:
             self._step(connection, connection.hand_back_reading)
 
     def _step(self, connection: DirectConnection, step: Callable[[], None]) -> None:
-        """Let a connection go on; if that fails, end it, and let the others have their turn."""
+        """Continue a connection; if that fails, close it, and serve the others."""
         try:
             step()
         except Exception as problem:  # noqa: BLE001
@@ -106,18 +130,35 @@ class Sockets:
             )
             connection.abort()
 
-    # As a member of a turn.
+    # As a group of the sequencer.
 
-    def take_waiters(self) -> list[CommitWaiter]:
-        """The connections that were read in this turn, each to be answered by itself: `send` will
-        not."""
-        return self._native.take()
+    def flush(self) -> None:
+        """Send the replies of connections without writes, and hold the others."""
+        for connection in self._native.flush():
+            self._step(connection, connection.send)
 
-    def send(self) -> None:
-        """Let the replies of this turn go out."""
-        for connection in self._native.write():
-            connection.send()
+    def start_batch(self) -> int:
+        """Let the connections that wrote wait for this batch; return how many there are."""
+        return self._native.start_batch()
 
-    def flush(self, connection: DirectConnection) -> bool:
-        """Let the replies of one connection go out; False if some are left."""
+    def answer(self, results: list[Any]) -> None:
+        """Reply with the results of the batch."""
+        outcomes = session_results(results)
+        left, conflicts, unfinished = self._native.answer(outcomes)
+        self._resume(left)
+        for connection, commands in conflicts:
+            self._step(connection, partial(connection.run_again, outcomes, commands))
+        for connection in unfinished:
+            self._step(connection, partial(connection.answer, results))
+
+    def fail(self, problem: errors.BloomeryError) -> None:
+        """Reply with an error."""
+        self._resume(self._native.fail(encode(failure_of(problem), 2)))
+
+    def _resume(self, connections: Iterable[DirectConnection]) -> None:
+        for connection in connections:
+            self._step(connection, connection.resume_after_answer)
+
+    def send(self, connection: DirectConnection) -> bool:
+        """Send the replies of one connection; False if some are left."""
         return self._native.send(connection.socket)

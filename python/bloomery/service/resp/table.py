@@ -4,7 +4,7 @@ for COMMAND. A name of two words is a subcommand: CONFIG GET."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,9 +13,9 @@ from bloomery.service.resp import limits
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 
-# A handler is given who asks and the arguments after the command's name. It returns a value for
-# `replies.encode`, or something to wait for that does; what it refuses it raises as a Failure.
-Handler: TypeAlias = Callable[[ClientState, list[bytes]], Any | Awaitable[Any]]
+# A handler gets the client and the arguments after the command's name. It returns a value for
+# `replies.encode`, and raises Failure to refuse the command.
+Handler: TypeAlias = Callable[[ClientState, list[bytes]], Coroutine[Any, Any, Any]]
 H = TypeVar("H", bound=Handler)
 
 
@@ -170,7 +170,7 @@ def _subcommand(first: bytes, arguments: list[bytes]) -> Command:
 def help_command(container: str, group: str) -> None:
     """Enter HELP for a command that has subcommands."""
 
-    def handler(client: ClientState, words: list[bytes]) -> list[str]:
+    async def handler(client: ClientState, words: list[bytes]) -> list[str]:
         lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
         for name, entry in sorted(CONTAINERS[container.encode()].items()):
             lines += [f"{name.decode()} {entry.grammar}".rstrip(), f"    {entry.summary}"]

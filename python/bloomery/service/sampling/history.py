@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass, field
 
 from bloomery.guard.observed import Observation
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.policy import capacity_of, part_of, policy_of
 from bloomery.service.policy.forecast import Forecast
-from bloomery.service.policy.policy import capacity_of, part_of, policy_of
 from bloomery.service.sampling.canary import Window
 from bloomery.service.sampling.sample import HOUR, MINUTE, Sample
 from bloomery.sizing.intervals import wilson_interval

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bloomery.service.registry.tables import moment, sql_integer
+from bloomery.service.registry.rows import moment, sql_integer
 
 RAW = 0  # the span of a sample that stands for itself
 MINUTE, HOUR = 60, 3600

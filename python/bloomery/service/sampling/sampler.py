@@ -16,10 +16,9 @@ from typing import Any, Protocol
 
 from bloomery import errors
 from bloomery.service.config.settings import Settings
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.engine import Engine
 from bloomery.service.events import Event
-from bloomery.service.group_commit import Turns
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.observe.logs import Say
 from bloomery.service.policy.forecast import in_words
@@ -27,7 +26,8 @@ from bloomery.service.registry.publisher import Publisher
 from bloomery.service.sampling.canary import PROBES
 from bloomery.service.sampling.history import FilterHistory
 from bloomery.service.sampling.retention import Retention
-from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, SPANS, Sample
+from bloomery.service.sampling.sample import HOUR, MINUTE, SPANS, Sample
+from bloomery.service.sequencer import Sequencer
 
 _SLICE = 0.003  # seconds; to begin with one costs as much as five filters
 _SHARE = 0.01  # of a core, at most
@@ -57,7 +57,7 @@ class Sampler:
     def __init__(
         self,
         engine: Engine,
-        group_commit: Turns,
+        sequencer: Sequencer,
         lookups: Lookups,
         publisher: Publisher,
         settings: Settings,
@@ -65,7 +65,7 @@ class Sampler:
         traffic: SharedTraffic | None = None,
     ) -> None:
         """`traffic`: of the other nodes."""
-        self._engine, self._group_commit, self._lookups = engine, group_commit, lookups
+        self._engine, self._sequencer, self._lookups = engine, sequencer, lookups
         self._publisher, self._settings, self._say = publisher, settings, say
         self._traffic = traffic
         self.on_sample: Event[[Entry, Sample]] = Event()
@@ -121,17 +121,17 @@ class Sampler:
     ) -> list[dict[str, Any]]:
         """The samples of a filter from the registry, oldest first; of more than `limit` the latest.
 
-        `since` and `until` are epochs. Without a span, that which is kept since then: raw samples,
-        those of minutes (60) or of hours (3600). RegistryUnavailable if the database is away.
+        `since` and `until` are epochs. Without `since`, as long as the finest samples are kept.
+        Without a span, that which is kept since then: raw samples, those of minutes (60) or of
+        hours (3600). RegistryUnavailable if the database is away.
         """
-        now = self._engine.state.now
-        since = now - self._keep()[RAW] if since is None else since
+        now, kept = self._engine.now, {span: keep for span, keep in self._keep().items() if keep}
         until = float("inf") if until is None else until
-        if span is None:
-            reach = [
-                seconds for seconds, keep in self._keep().items() if keep and now - since <= keep
-            ]
-            span = reach[0] if reach else HOUR
+        if since is None:
+            finest = next(iter(kept), HOUR)
+            since, span = now - kept.get(finest, 0), finest if span is None else span
+        elif span is None:
+            span = next((one for one, keep in kept.items() if now - since <= keep), HOUR)
         if span not in SPANS:
             raise errors.InvalidParameter(
                 f"span is {span}, must be 0 (raw samples), {MINUTE} or {HOUR} seconds"
@@ -153,7 +153,7 @@ class Sampler:
             history = self._histories[entry.id] = FilterHistory()
         if self._traffic is not None:
             figures = (figures[0], *self._traffic.sum(entry.id, *figures[1:4]), *figures[4:])
-        steady, now = time.monotonic(), self._engine.state.now
+        steady, now = time.monotonic(), self._engine.now
         looked_up = self._lookups.observed(entry)
         sample = history.take(entry, figures, PROBES, now, steady, looked_up)
         self.pending += history.rows(sample, steady)
@@ -179,7 +179,7 @@ class Sampler:
         filters = self._engine.state.filters
         numbers, began, at = list(filters), time.monotonic(), 0
         while at < len(numbers):
-            self._group_commit.join()
+            self._sequencer.join()
             start, worked = time.monotonic(), time.thread_time()
             while at < len(numbers) and time.monotonic() - start < _SLICE:
                 # Not by a name of its own, which would hold a dropped filter until the next slice.
@@ -218,7 +218,7 @@ class Sampler:
 
     def prune(self, steady: float) -> None:
         """Let the registry drop samples that are older than they are kept."""
-        writer, now = self._publisher.writer, self._engine.state.now
+        writer, now = self._publisher.writer, self._engine.now
         if self._retention is None:
             self._retention = Retention(now, steady, writer.newest)
         writer.prune(self._retention.before(self._keep(), now, steady))

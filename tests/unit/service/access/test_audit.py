@@ -32,7 +32,7 @@ def test_a_line_says_who_what_when_and_whether(tmp_path: Path) -> None:
         "door": "resp",
         "operation": "drop",
         "command": "del",
-        "names": ["a\udcff", "b"],
+        "names": ["a\\xff", "b"],
         "outcome": "done",
     }
 

@@ -1,187 +1,280 @@
-"""A filter that is built anew while another goes on: it gets what the other gets, and its place."""
+"""A filter that is rebuilt: its successor gets the keys that are added, and then replaces it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bloomery import errors
-from bloomery.service.commands import Commands
-from bloomery.service.config.settings import Settings
+from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import Op
-from bloomery.service.domain.state import Entry, State
-from bloomery.service.durability.log import Log, Row
+from bloomery.service.domain.state import State
 from bloomery.service.durability.replay import replay
-from bloomery.service.eagerly import eagerly
-from bloomery.service.engine import Engine
+from unit.service.opened import Opened, assert_replay_is_same, busy_threads, opened
+from waiting import wait_until_async
 
 OLD, NEW = b"seen", b"\x00new"
 
 
-class Served:
-    """An engine without a server."""
-
-    def __init__(self, log: Path) -> None:
-        self.engine = Engine(State(), Log(log, segment=1, seq=0))
-        self.commands = Commands(self.engine, Settings())
-        self.rows: list[Row] = []
-        self.failures: list[str] = []
-
-    def turn(self) -> None:
-        """End a turn, as if it were logged."""
-        self.rows += self.engine.end()
-        self.engine.begin()
-
-    def follow(self, kind: str, **settings: Any) -> tuple[Entry, Entry]:
-        """A small filter and a larger one that is to replace it."""
-        old = eagerly(self.commands.create(OLD, kind, capacity=100, error_rate=0.3, **settings))
-        grow = {"grow": True} if kind == "cuckoo" else {}
-        new = eagerly(self.commands.create(NEW, kind, capacity=10_000, error_rate=0.01, **grow))
-        eagerly(self.engine.follow(old, new, self.failures.append))
-        return old, new
-
-    def replayed(self) -> State:
-        """What the log leads to."""
-        state = State()
-        problems: list[str] = []
-        replay(state, [(number, *row) for number, row in enumerate(self.rows)], problems)
-        assert not problems
-        return state
+async def follow(served: Opened, kind: str, **settings: Any) -> tuple[Entry, Entry]:
+    """A small filter, and a larger one that follows it."""
+    commands = served.commands
+    old = await commands.create(OLD, kind, capacity=100, error_rate=0.3, **settings)
+    grow = {"grow": True} if kind == "cuckoo" else {}
+    new = await commands.create(NEW, kind, capacity=10_000, error_rate=0.01, **grow)
+    await served.engine.follow(old, new)
+    return old, new
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """An engine on an empty log."""
-    made = Served(tmp_path)
-    yield made
-    made.engine.log.close()
+def replayed(served: Opened) -> State:
+    """Return the filters that the log leads to."""
+    state = State()
+    problems: list[str] = []
+    replay(state, [(number, *row) for number, row in enumerate(served.rows)], problems)
+    assert not problems
+    return state
 
 
 @pytest.mark.parametrize("kind", ["bloom", "scalable", "counting", "deletable", "cuckoo"])
-def test_it_gets_every_key(served: Served, kind: str) -> None:
-    """Also keys that the old filter, which errs often, takes for known: they changed nothing."""
-    served.follow(kind, **({} if kind == "scalable" else {"on_full": "reject"}))
-    keys = [f"key {number}" for number in range(100)]
-    known = sum(1 - answer for answer in eagerly(served.commands.add(OLD, keys))[0])
-    if kind in ("bloom", "deletable"):
-        assert known > 0, "the test needs keys that the old filter errs about"
-    served.turn()
-    assert all(served.commands.contains(NEW, keys))
-    assert not served.failures
+def test_successor_gets_every_key(tmp_path: Path, kind: str) -> None:
+    """Also keys that the old filter already answers *maybe* for, and that do not change it."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            await follow(served, kind, **({} if kind == "scalable" else {"on_full": "reject"}))
+            keys = [f"key {number}" for number in range(100)]
+            answers, _ = await served.commands.add(OLD, keys)
+            if kind in ("bloom", "deletable"):
+                assert 0 in answers, "the test needs a false positive of the old filter"
+            assert all(served.commands.contains(NEW, keys))
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
 
 
-def test_it_takes_the_place(served: Served) -> None:
-    """Under the old name, with the old one's policy and end, and with what came in that turn."""
-    old, new = served.follow("bloom", on_full="alert", warn_at=0.5)
-    eagerly(served.commands.expire(OLD, 4e9))
-    served.turn()
-    eagerly(served.commands.add(OLD, ["at the last moment"]))
-    eagerly(served.engine.succeed(old, 0))
-    served.turn()
-    assert served.commands.find(OLD) is new
-    assert all(served.commands.contains(OLD, ["at the last moment"]))
-    assert (new.expires_at, new.settings["warn_at"]) == (4e9, 0.5)
-    assert (new.settings["capacity"], new.filter.capacity) == (10_000, 10_000)
-    with pytest.raises(errors.UnknownFilter):
-        served.commands.find(NEW)
-    eagerly(served.commands.add(OLD, ["later"]))
-    served.turn()
-    assert not served.failures
+def test_successor_replaces_the_filter(tmp_path: Path) -> None:
+    """It has the name, the policy and the expiry of the old filter, and the keys of the same tick.
+    The number stays: records on their way are for it."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            commands = served.commands
+            old, new = await follow(served, "bloom", on_full="alert", warn_at=0.5)
+            number, filter = old.id, new.filter
+            await commands.expire(OLD, 4e9)
+            added, replaced = await asyncio.gather(
+                commands.add(OLD, ["at the last moment"]), served.engine.succeed(old, new.id)
+            )
+            assert added == (b"\x01", None)
+            assert commands.find(OLD) is replaced
+            assert (replaced.id, replaced.filter) == (number, filter)
+            assert all(commands.contains(OLD, ["at the last moment"]))
+            assert (replaced.expires_at, replaced.settings["warn_at"]) == (4e9, 0.5)
+            assert (replaced.settings["capacity"], replaced.filter.capacity) == (10_000, 10_000)
+            with pytest.raises(errors.UnknownFilter):
+                commands.find(NEW)
+            assert await commands.add(OLD, ["later"]) == (b"\x01", None)
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
 
 
-def test_one_that_could_not_take_its_place_is_not_followed(served: Served) -> None:
-    """A key that is there already changes nothing, and is not logged again and again."""
-    old, _ = served.follow("bloom")
-    eagerly(served.commands.add(OLD, ["a"]))
-    served.turn()
-    served.engine.refuse(errors.LogUnavailable("the disk is full"))
-    with pytest.raises(errors.LogUnavailable):
-        eagerly(served.engine.succeed(old, 0))
-    served.engine.accept()
-    before = len(served.rows)
-    assert eagerly(served.commands.add(OLD, ["a"])) == (b"\x00", None)
-    served.turn()
-    assert served.rows[before:] == []
+def test_filter_without_a_successor_is_not_logged_again(tmp_path: Path) -> None:
+    """While it is followed, a key that is present is logged, because the successor may lack it.
+    After `unfollow` it is not."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            old, _ = await follow(served, "bloom")
+            for logged in (1, 1):
+                before = len(served.rows)
+                await served.commands.add(OLD, ["a"])
+                assert len(served.rows) - before == logged
+            await served.engine.unfollow(old)
+            before = len(served.rows)
+            assert await served.commands.add(OLD, ["a"]) == (b"\x00", None)
+            assert served.rows[before:] == []
+
+    asyncio.run(main())
 
 
-def test_nobody_is_told_of_keys(served: Served) -> None:
-    """Nor that the filter has changed: the registry was written each time, thousands a second."""
-    _, new = served.follow("bloom")
-    told: list[Entry] = []
-    served.engine.on_change.subscribe(told.append)
-    before = new.changes
-    eagerly(served.commands.add(OLD, ["a"]))
-    served.turn()
-    assert (told, new.changes, new.items) == ([], before, 1)
+def test_keys_are_not_a_change_of_the_successor(tmp_path: Path) -> None:
+    """A change is written to the registry: for keys that was thousands of times per second."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            _, new = await follow(served, "bloom")
+            changed: list[Entry] = []
+            served.engine.on_change.subscribe(changed.append)
+            before = new.changes
+            await served.commands.add(OLD, ["a"])
+            assert served.state.filters[new.id].items == 1
+            assert (changed, new.changes) == ([], before)
+
+    asyncio.run(main())
 
 
-def test_a_successor_that_fails_fails_alone(served: Served) -> None:
-    """Whatever it is: others wait for the end of that turn."""
-    _, new = served.follow("bloom")
-    new.filter = None
-    eagerly(served.commands.add(OLD, ["a"]))
-    served.turn()
-    assert len(served.failures) == 1
-    assert all(served.commands.contains(OLD, ["a"]))
+def test_successor_that_refuses_a_key_is_given_up(tmp_path: Path) -> None:
+    """The write itself succeeds, and the successor never replaces the filter."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            commands = served.commands
+            old = await commands.create(OLD, "bloom", capacity=1000)
+            new = await commands.create(NEW, "bloom", capacity=3, on_full="reject")
+            await served.engine.follow(old, new)
+            assert await commands.add(OLD, list(range(5))) == (b"\x01" * 5, None)
+            assert "successor" not in old.settings
+            with pytest.raises(errors.InvalidParameter, match="no successor"):
+                await served.engine.succeed(old, new.id)
+            assert all(commands.contains(OLD, list(range(5))))
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
 
 
-def test_the_log_leads_to_the_same(served: Served) -> None:
-    """Replayed to any turn, the name has every key that was acknowledged until then."""
-    old, _ = served.follow("counting")
-    added: list[str] = []
-    for number in range(30):
-        keys = [f"{number} {one}" for one in range(3)]
-        assert eagerly(served.commands.add(OLD, keys))[1] is None
-        added += keys
-        if number == 20:
-            eagerly(served.engine.succeed(old, 0))
-        served.turn()
-        found = served.replayed().names[OLD].filter
-        assert all(found.contains_many(added))
+def test_dropped_successor_is_given_up(tmp_path: Path) -> None:
+    """Whoever drops it: the write succeeds."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            old, _ = await follow(served, "bloom")
+            await served.commands.drop(NEW)
+            assert await served.commands.add(OLD, ["a"]) == (b"\x01", None)
+            assert "successor" not in old.settings
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
 
 
-def test_removals_are_not_followed(served: Served) -> None:
-    """Nobody knows whether the new one has the key: to take it out could harm others."""
-    served.follow("counting")
-    eagerly(served.commands.add(OLD, ["a"]))
-    served.turn()
-    eagerly(served.commands.remove(OLD, ["a", "b"]))
-    served.turn()
-    assert served.commands.contains(NEW, ["a"]) == b"\x01"
-    assert (2, Op.REMOVE) not in [(row[1], row[2]) for row in served.rows]
+def test_replay_of_each_prefix_has_every_key(tmp_path: Path) -> None:
+    """Replayed up to any batch, the name has every key that was acknowledged until then."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            old, new = await follow(served, "counting")
+            added: list[str] = []
+            for number in range(30):
+                keys = [f"{number} {one}" for one in range(3)]
+                assert (await served.commands.add(OLD, keys))[1] is None
+                added += keys
+                if number == 20:
+                    await served.engine.succeed(old, new.id)
+                assert all(replayed(served).names[OLD].filter.contains_many(added))
+
+    asyncio.run(main())
+
+
+def test_key_waits_for_a_thread_that_works_on_the_successor(tmp_path: Path) -> None:
+    """The records of both filters keep the order of the log. Else the successor would lack a key
+    that was acknowledged, and a replay would not."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            commands = served.commands
+            old = await commands.create(OLD, "bloom", capacity=100)
+            new = await commands.create(NEW, "bloom", capacity=8_000_000, error_rate=0.01)
+            await served.engine.follow(old, new)
+            async with busy_threads() as go:
+                clearing = asyncio.ensure_future(commands.clear(NEW))
+                assert await wait_until_async(lambda: served.engine.locks.is_locked([NEW]))
+                adding = asyncio.ensure_future(commands.add(OLD, ["a"]))
+                assert await wait_until_async(
+                    lambda: adding.done() or served.engine.locks.is_locked([OLD])
+                )
+                go.set()
+                await clearing
+                assert await adding == (b"\x01", None)
+            assert commands.contains(NEW, ["a"]) == b"\x01"
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
+
+
+def test_successor_gets_the_keys_that_make_the_filter_grow(tmp_path: Path) -> None:
+    """A thread makes a large filter grow, and the successor gets the same keys."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            commands, shelf = served.commands, served.engine.shelf
+            old = await commands.create(OLD, "scalable", capacity=3_000_000, error_rate=0.001)
+            start = 0
+            while not shelf.needs_room(OLD, 4096):
+                await commands.add(OLD, range(start, start + 4096))
+                start += 4096
+            new = await commands.create(NEW, "scalable", capacity=10_000, error_rate=0.001)
+            await served.engine.follow(old, new)
+            keys = range(start, start + 4096)
+            assert (await commands.add(OLD, keys))[1] is None
+            assert all(commands.contains(OLD, keys))
+            assert all(commands.contains(NEW, keys))
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
+
+
+def test_removals_are_not_followed(tmp_path: Path) -> None:
+    """The successor may not have the key: to remove it could harm others."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            await follow(served, "counting")
+            await served.commands.add(OLD, ["a"])
+            await served.commands.remove(OLD, ["a", "b"])
+            assert served.commands.contains(NEW, ["a"]) == b"\x01"
+            assert (2, Op.REMOVE) not in [(row[1], row[2]) for row in served.rows]
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
 
 
 @pytest.mark.parametrize("what", ["clear", "merge", "drop"])
-def test_it_ends_with_what_it_cannot_follow(served: Served, what: str) -> None:
-    """Keys that come another way than by adding are not seen: then it is given up, and said why."""
-    old, _ = served.follow("bloom")
-    eagerly(served.commands.create(b"other", "bloom", capacity=100, error_rate=0.3))
-    if what == "merge":
-        eagerly(served.commands.merge(OLD, b"other"))
-    elif what == "clear":
-        eagerly(served.commands.clear(OLD))
-    else:
-        eagerly(served.commands.drop(OLD))
-    assert len(served.failures) == 1
-    assert ("dropped" if what == "drop" else what) in served.failures[0]
-    with pytest.raises(errors.InvalidParameter, match="no successor"):
-        eagerly(served.engine.succeed(old, 0))
+def test_change_that_is_not_followed_ends_it(tmp_path: Path, what: str) -> None:
+    """The successor does not see keys that arrive other than by an add, so it is given up."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            commands = served.commands
+            old, new = await follow(served, "bloom")
+            await commands.create(b"other", "bloom", capacity=100, error_rate=0.3)
+            if what == "merge":
+                await commands.merge(OLD, b"other")
+            elif what == "clear":
+                await commands.clear(OLD)
+            else:
+                await commands.drop(OLD)
+            expected = errors.UnknownFilter if what == "drop" else errors.InvalidParameter
+            with pytest.raises(expected):
+                await served.engine.succeed(old, new.id)
+            assert commands.find(NEW) is new
+
+    asyncio.run(main())
 
 
-def test_one_that_can_be_full_cannot_follow(served: Served) -> None:
-    """A replayed key that finds no room is left out without a word: such a kind is refused."""
-    old = eagerly(served.commands.create(OLD, "cuckoo", capacity=1000, grow=True))
-    new = eagerly(served.commands.create(NEW, "cuckoo", capacity=10, grow=False))
-    with pytest.raises(errors.InvalidParameter, match="grow"):
-        eagerly(served.engine.follow(old, new, served.failures.append))
+def test_filter_that_can_be_full_cannot_follow(tmp_path: Path) -> None:
+    """A cuckoo filter that does not grow would lack keys."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            old = await served.commands.create(OLD, "cuckoo", capacity=1000, grow=True)
+            new = await served.commands.create(NEW, "cuckoo", capacity=10, grow=False)
+            with pytest.raises(errors.InvalidParameter, match="grow"):
+                await served.engine.follow(old, new)
+
+    asyncio.run(main())
 
 
-def test_other_hashes_cannot_follow(served: Served) -> None:
-    """What is passed on are hashes: they mean nothing to a filter that hashes differently."""
-    old = eagerly(served.commands.create(OLD, "bloom", capacity=1000))
-    new = eagerly(served.commands.create(NEW, "bloom", capacity=1000, seed=7))
-    with pytest.raises(errors.InvalidParameter, match="hasher"):
-        eagerly(served.engine.follow(old, new, served.failures.append))
+def test_other_hashes_cannot_follow(tmp_path: Path) -> None:
+    """The successor gets hashes, which mean nothing to a filter with another hasher or seed."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            old = await served.commands.create(OLD, "bloom", capacity=1000)
+            new = await served.commands.create(NEW, "bloom", capacity=1000, seed=7)
+            with pytest.raises(errors.InvalidParameter, match="hasher"):
+                await served.engine.follow(old, new)
+
+    asyncio.run(main())

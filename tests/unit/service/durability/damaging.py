@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +11,12 @@ import pytest
 from bloomery import errors
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.folder import log_folder
+from bloomery.service.durability.folder import log_folder, segment_path, segments
 from bloomery.service.durability.recovery import recover
-from bloomery.service.durability.segment import segment_path, segments
 from unit.service.durability.serving import Server, hashes
 
 Damage = Callable[[Path], None]
+HEADER, FRAME_HEAD = 36, 20  # bytes
 
 
 def filled(data: Path, rounds: int = 5) -> Server:
@@ -41,14 +39,14 @@ def filled(data: Path, rounds: int = 5) -> Server:
 
 
 def contents(data: Path) -> dict[str, bytes]:
-    """All that is in a folder, but for the index that SQLite makes anew and the lock."""
-    kept = [path for path in data.rglob("*") if path.is_file() and path.suffix != ".sqlite-shm"]
+    """Everything in a folder."""
+    kept = [path for path in data.rglob("*") if path.is_file()]
     return {str(path.relative_to(data)): path.read_bytes() for path in kept}
 
 
-def last(data: Path, suffix: str = "") -> Path:
-    """The last segment, or what SQLite has beside it."""
-    return Path(f"{segment_path(log_folder(data), segments(log_folder(data))[-1])}{suffix}")
+def last(data: Path) -> Path:
+    """The last segment."""
+    return segment_path(log_folder(data), segments(log_folder(data))[-1])
 
 
 def change(path: Path, at: int, flip: int = 0xFF) -> None:
@@ -58,11 +56,26 @@ def change(path: Path, at: int, flip: int = 0xFF) -> None:
     path.write_bytes(raw)
 
 
-def altered(data: Path, segment: int, statement: str) -> None:
-    """Let a statement of SQL loose on a closed segment."""
-    path = segment_path(log_folder(data), segment)
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        assert connection.execute(statement).rowcount > 0
+def frames(path: Path) -> list[bytes]:
+    """The header of a segment, and its frames: one for each commit."""
+    raw = path.read_bytes()
+    parts, at = [raw[:HEADER]], HEADER
+    while at < len(raw):
+        end = at + FRAME_HEAD + int.from_bytes(raw[at + 4 : at + 12], "little")
+        parts.append(raw[at:end])
+        at = end
+    assert sum(map(len, parts)) == len(raw)
+    return parts
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum of headers and frames, bit by bit."""
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
 
 
 def refused(data: Path) -> str:
@@ -77,27 +90,24 @@ def refused(data: Path) -> str:
     return whys[0]
 
 
-def without_wal(data: Path) -> None:
-    """Lose the write-ahead file of the last segment."""
-    last(data, "-wal").unlink()
+def without_last_frame(data: Path) -> None:
+    """Lose the last commit."""
+    last(data).write_bytes(b"".join(frames(last(data))[:-1]))
 
 
-def without_wal_and_index(data: Path) -> None:
-    """Lose it with its index."""
-    last(data, "-wal").unlink()
-    last(data, "-shm").unlink()
-
-
-def cut_wal(data: Path) -> None:
+def cut_off(data: Path) -> None:
     """Lose its last bytes."""
-    wal = last(data, "-wal")
-    wal.write_bytes(wal.read_bytes()[:-100])
+    last(data).write_bytes(last(data).read_bytes()[:-10])
+
+
+def without_frames(data: Path) -> None:
+    """Lose everything of the last segment but its header."""
+    last(data).write_bytes(frames(last(data))[0])
 
 
 def without_last(data: Path) -> None:
     """Lose the last segment."""
-    for suffix in ("-wal", "-shm", ""):
-        last(data, suffix).unlink()
+    last(data).unlink()
 
 
 def without_middle(data: Path) -> None:
@@ -137,16 +147,20 @@ def without_anything(data: Path) -> None:
 
 def without_rows(data: Path) -> None:
     """Lose rows in the middle."""
-    altered(data, segments(log_folder(data))[-2], "DELETE FROM log WHERE seq % 7 = 3")
+    path = segment_path(log_folder(data), segments(log_folder(data))[-2])
+    path.write_bytes(b"".join(part for at, part in enumerate(frames(path)) if at % 7 != 3))
+
+
+def doubled_rows(data: Path) -> None:
+    """Have rows twice, and others not at all."""
+    parts = frames(last(data))
+    last(data).write_bytes(b"".join([*parts[:50], parts[49], *parts[51:]]))
 
 
 def without_the_end_of_a_segment(data: Path) -> None:
     """Lose the last rows of a closed segment."""
-    altered(
-        data,
-        segments(log_folder(data))[-2],
-        "DELETE FROM log WHERE seq > (SELECT max(seq) - 3 FROM log)",
-    )
+    path = segment_path(log_folder(data), segments(log_folder(data))[-2])
+    path.write_bytes(b"".join(frames(path)[:-3]))
 
 
 def no_segment(data: Path) -> None:
@@ -156,9 +170,9 @@ def no_segment(data: Path) -> None:
 
 
 DAMAGES = [
-    without_wal,
-    without_wal_and_index,
-    cut_wal,
+    without_last_frame,
+    cut_off,
+    without_frames,
     without_last,
     without_middle,
     swapped,
@@ -166,6 +180,7 @@ DAMAGES = [
     without_newest,
     without_anything,
     without_rows,
+    doubled_rows,
     without_the_end_of_a_segment,
     no_segment,
 ]

@@ -11,7 +11,7 @@ from typing import Any
 from bloomery.filters.internals import add_hashes, remove_hashes
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
-from bloomery.service.domain.state import Entry, State
+from bloomery.service.domain.state import State
 from bloomery.service.durability import snapshotter
 from bloomery.service.durability.log import Fsync
 from bloomery.service.durability.recovery import Recovery, recover
@@ -63,23 +63,28 @@ class Server:
         self.state = self.recovery.state
         self.log = self.recovery.log(fsync)
 
-    def do(self, op: Op, filter_id: int, data: bytes = b"") -> Entry | None:
-        """Do an operation, then log it."""
-        entry = self.state.apply(op, filter_id, data, self.now)
+    def do(self, op: Op, filter_id: int, body: bytes = b"", *, name: bytes | None = None) -> Any:
+        """Log an operation, then apply it; return its result. A filter that exists has its name,
+        and a new one gets `name`. The log has records that are refused, too."""
+        if name is None:
+            name = self.state.filters[filter_id].name
+        data = operations.named(name, body)
         self.log.append([(filter_id, op, data)], self.now)
-        return entry
+        return self.state.apply(op, filter_id, data, self.now)
 
     def create(self, kind: str, name: str | None = None, **settings: Any) -> int:
         """Make a filter; its number."""
         chosen = {"kind": kind, **SETTINGS[kind], **settings}
         number = self.state.next_id
-        self.do(Op.CREATE, number, operations.fields(name=name or kind, settings=chosen))
+        fields = operations.fields(settings=chosen)
+        self.do(Op.CREATE, number, fields, name=(name or kind).encode())
         return number
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass, and log what expires or rotates."""
         self.now += seconds
-        self.log.append(self.state.pass_time(self.now), self.now)
+        for entry, op in self.state.due(self.now):
+            self.do(op, entry.id)
 
     def snapshot(self) -> int:
         """Make a snapshot, in this process."""

@@ -11,10 +11,17 @@ import pytest
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.folder import log_folder
+from bloomery.service.durability.folder import log_folder, segment_path, segments
 from bloomery.service.durability.recovery import recover
-from bloomery.service.durability.segment import segment_path, segments
-from unit.service.durability.damaging import DAMAGES, Damage, altered, change, filled, last, refused
+from unit.service.durability.damaging import (
+    DAMAGES,
+    Damage,
+    change,
+    filled,
+    frames,
+    last,
+    refused,
+)
 from unit.service.durability.serving import Server, assert_same, hashes
 
 
@@ -26,7 +33,7 @@ def test_an_operation_of_a_newer_bloomery(tmp_path: Path) -> None:
     server.do(Op.ADD, 1, hashes(1, 1))
     why = refused(server.killed(tmp_path / "copy"))
     assert "operation 99" in why
-    assert "upgrade bloomery" in why
+    assert "a newer version of bloomery wrote it, so upgrade" in why
     server.log.close()
 
 
@@ -39,17 +46,18 @@ def test_a_damaged_row(tmp_path: Path, name: str) -> None:
         server.do(Op.ADD, 1, hashes(number, 3))
     server.log.close()
     seq = {"middle": 25, "create": 1}[name]
-    altered(tmp_path, 1, f"UPDATE log SET data = X'00' || data WHERE seq = {seq}")
-    assert "00000001.sqlite" in refused(tmp_path)
+    path = segment_path(log_folder(tmp_path), 1)
+    change(path, sum(map(len, frames(path)[: seq + 1])) - 1)
+    assert "00000001.log: bytes" in (why := refused(tmp_path))
+    assert f"operations {seq} to {seq} are lost" in why
 
 
-def test_a_byte_of_a_write_ahead_file(tmp_path: Path) -> None:
-    """One byte in the middle of a write-ahead file, behind which SQLite reads nothing any more."""
+def test_a_byte_of_the_last_segment(tmp_path: Path) -> None:
+    """One byte in the middle of the segment that was written to is not taken for its end."""
     server = filled(tmp_path / "data")
     data = server.killed(tmp_path / "copy")
-    wal = last(data, "-wal")
-    change(wal, wal.stat().st_size // 2)
-    assert wal.name in refused(data)
+    change(last(data), last(data).stat().st_size // 2)
+    assert last(data).name in refused(data)
     server.log.close()
 
 
@@ -70,7 +78,7 @@ def test_a_segment_that_is_there_twice(tmp_path: Path) -> None:
     found = segments(log_folder(data))
     shutil.copy(*(segment_path(log_folder(data), number) for number in (found[-2], found[-1] + 1)))
     recovery = recover(data)
-    assert any("is there again" in problem for problem in recovery.problems)
+    assert any("it is segment" in problem for problem in recovery.problems)
     assert_same(recovery.state, server.state)
     assert recover(data).problems == []
     server.log.close()
@@ -91,7 +99,7 @@ def test_an_older_copy_of_the_log(tmp_path: Path) -> None:
 def test_a_row_for_no_filter(tmp_path: Path) -> None:
     """A row whose filter is not there is not left out."""
     server = filled(tmp_path / "data")
-    server.log.append([(77, Op.ADD, hashes(1, 1))], server.now)
+    server.log.append([(77, Op.ADD, operations.named(b"one", hashes(1, 1)))], server.now)
     assert "filter number 77" in refused(server.killed(tmp_path / "copy"))
     server.log.close()
 
@@ -102,7 +110,7 @@ def test_after_a_clean_end(tmp_path: Path) -> None:
     server.log.close()
     assert_same(recover(tmp_path).state, server.state)
     path = last(tmp_path)
-    altered(tmp_path, segments(log_folder(tmp_path))[-1], "DELETE FROM log WHERE seq % 300 = 299")
+    path.write_bytes(b"".join(frames(path)[:-1]))
     assert "--accept-loss" in refused(tmp_path)
     path.unlink()
     assert "--accept-loss" in refused(tmp_path)
@@ -125,6 +133,7 @@ def test_a_snapshot_by_another_number(tmp_path: Path) -> None:
 def test_an_operation_with_other_fields(tmp_path: Path) -> None:
     """An operation that lacks what it needs cannot be done again, and is not left out."""
     server = filled(tmp_path / "data")
-    server.log.append([(3, Op.CREATE, operations.fields(settings={}))], server.now)
+    data = operations.named(b"three", operations.fields(other={}))
+    server.log.append([(3, Op.CREATE, data)], server.now)
     assert "CREATE" in refused(server.killed(tmp_path / "copy"))
     server.log.close()

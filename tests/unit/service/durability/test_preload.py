@@ -69,9 +69,9 @@ def test_what_is_wrong_the_restart_says(tmp_path: Path) -> None:
 def test_rows_are_read_ahead_in_order() -> None:
     """All of them; and a thread that is no longer listened to ends."""
     rows = [(number, 0.0, 1, 1, b"") for number in range(5000)]
-    with read_ahead(rows) as read:
+    with read_ahead([rows[:2000], rows[2000:2001], rows[2001:]]) as read:
         assert list(read) == rows
-    endless = ((number, 0.0, 1, 1, b"") for number in itertools.count())
+    endless = ([(number, 0.0, 1, 1, b"")] for number in itertools.count())
     with read_ahead(endless) as read:
         assert next(read)[0] == 0
     assert all(thread.name != "bloomery-log-reader" for thread in threading.enumerate())
@@ -80,9 +80,9 @@ def test_rows_are_read_ahead_in_order() -> None:
 def test_what_fails_in_the_thread_is_raised() -> None:
     """As if nothing had been read ahead: behind the rows before it."""
 
-    def rows() -> Iterator[Row]:
-        yield 1, 0.0, 1, 1, b""
+    def chunks() -> Iterator[list[Row]]:
+        yield [(1, 0.0, 1, 1, b"")]
         raise errors.LogUnavailable("the disk is gone")
 
-    with read_ahead(rows()) as read, pytest.raises(errors.LogUnavailable):
+    with read_ahead(chunks()) as read, pytest.raises(errors.LogUnavailable):
         list(read)

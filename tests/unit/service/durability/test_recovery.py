@@ -13,9 +13,8 @@ from bloomery import errors
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.folder import lock, log_folder
+from bloomery.service.durability.folder import lock, log_folder, segment_path, segments
 from bloomery.service.durability.recovery import recover
-from bloomery.service.durability.segment import segment_path, segments
 from unit.service.durability.serving import (
     LARGE,
     REMOVING,
@@ -85,14 +84,15 @@ def test_copies_drops_and_half_loaded_filters_come_back(tmp_path: Path) -> None:
     large = server.create("bloom", "large", capacity=LARGE)
     server.do(Op.ADD, large, hashes(1, 100))
     server.snapshot()
-    server.do(Op.COPY, 2, operations.fields(source=large, name="copy"))
+    fields = operations.fields(source=large, of="large", replace=False)
+    server.do(Op.COPY, 2, fields, name=b"copy")
     server.do(Op.ADD, large, hashes(2, 100))
-    server.do(Op.MERGE, 2, operations.fields(sources=[large]))
+    server.do(Op.MERGE, 2, operations.fields(sources=[[large, "large"]]))
     server.do(Op.DROP, large)
     server.do(Op.EXPIRE, 2, operations.fields(at=server.now + 100))
     saved = server.state.filters[2].filter.to_bytes()
     half = len(saved) // 2 + 3
-    server.do(Op.CHUNK, 3, operations.chunk(1, saved[:half], name="half", format="bloomery"))
+    server.do(Op.CHUNK, 3, operations.chunk(1, saved[:half], format="bloomery"), name=b"half")
     server.snapshot()
     reborn = Server(server.killed(tmp_path / "copy"))
     assert reborn.recovery.rows == 0
@@ -116,8 +116,8 @@ def test_a_dump_goes_on_after_a_restart(tmp_path: Path, kind: str) -> None:
     while parts[-1][0]:
         parts.append(dumped.chunk(parts[-1][0]))
     first, *later = [operations.chunk(*part) for part in parts[1:-1]]
-    begin = operations.chunk(*parts[0], name="copy", format=kind)
-    server.do(Op.CHUNK, 2, begin)
+    begin = operations.chunk(*parts[0], format=kind)
+    server.do(Op.CHUNK, 2, begin, name=b"copy")
     server.do(Op.CHUNK, 2, first)
     server.snapshot()
     reborn = Server(server.killed(tmp_path / "copy"))
@@ -208,10 +208,10 @@ def test_a_log_with_a_hole_makes_no_snapshot(tmp_path: Path) -> None:
     server.log.cut()
     server.log.sync()
     segment_path(log_folder(tmp_path), 3).write_bytes(b"")
-    with pytest.raises(errors.CorruptData, match=r"00000003\.sqlite"):
+    with pytest.raises(errors.CorruptData, match=r"00000003\.log"):
         server.snapshot()
     server.log.close()
-    with pytest.raises(errors.CorruptData, match=r"00000003\.sqlite"):
+    with pytest.raises(errors.CorruptData, match=r"00000003\.log"):
         recover(tmp_path)
     assert len(recover(tmp_path, accept_loss=True).problems) >= 1
     assert recover(tmp_path).problems == []

@@ -14,9 +14,8 @@ import pytest
 from bloomery import errors
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import redundant_files, snapshots, snapshotter
-from bloomery.service.durability.folder import log_folder
+from bloomery.service.durability.folder import log_folder, segments
 from bloomery.service.durability.recovery import recover
-from bloomery.service.durability.segment import segments
 from bloomery.service.durability.snapshots import SnapshotManifest
 from conftest import effort
 from unit.service.durability.serving import LARGE, SETTINGS, Server, assert_same, hashes

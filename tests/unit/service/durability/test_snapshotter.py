@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from bloomery import errors
+from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots, snapshotter
-from bloomery.service.durability.folder import log_folder, snapshots_folder
+from bloomery.service.durability.folder import log_folder, segments, snapshots_folder
 from bloomery.service.durability.recovery import recover
-from bloomery.service.durability.segment import segments
 from conftest import effort
 from unit.service.durability.serving import LARGE, Server, assert_same, hashes
 
@@ -99,6 +99,35 @@ def test_killed_at_any_time_it_does_no_harm(tmp_path: Path) -> None:
     left = [path.name for path in snapshots_folder(tmp_path / "data").glob(".*.tmp")]
     assert left == []
     assert_same(recover(server.killed(tmp_path / "copy")).state, server.state)
+    server.log.close()
+
+
+@pytest.mark.parametrize("capacity", [500, LARGE])
+@pytest.mark.parametrize("touched", ["neither", "old", "new", "both"])
+def test_a_rebuild_that_ends_between_two_snapshots(
+    tmp_path: Path, capacity: int, touched: str
+) -> None:
+    """The filter that a rebuild made replaces the old one in the snapshot too, whether or not the
+    log since the last snapshot has keys of either."""
+    server = Server(tmp_path / "data")
+    old = server.create("counting", "seen", capacity=capacity)
+    server.do(Op.ADD, old, hashes(1, 50))
+    new = server.create("counting", "built", capacity=capacity + 9)
+    server.do(Op.ADD, new, hashes(2, 60))
+    server.do(Op.ADJUST, old, operations.fields(settings={"successor": new}))
+    server.snapshot()
+    if touched == "both":
+        server.do(Op.ADD, old, hashes(3, 5))
+    elif touched == "old":
+        server.do(Op.REMOVE, old, hashes(1, 5))
+    elif touched == "new":
+        server.do(Op.ADD, new, hashes(3, 5))
+    server.do(Op.SUCCEED, old, operations.fields(successor=new))
+    server.do(Op.ADD, old, hashes(4, 5))
+    server.snapshot()
+    found = recover(server.killed(tmp_path / "copy"))
+    assert (found.problems, found.rows) == ([], 0)
+    assert_same(found.state, server.state)
     server.log.close()
 
 

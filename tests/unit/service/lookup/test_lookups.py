@@ -1,7 +1,7 @@
 """Look-ups inside a server: what is kept of them, and how answers are told."""
 
-import asyncio
 import sqlite3
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
@@ -16,71 +16,81 @@ from bloomery.guard.answer import ABSENT, Answer
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.config.sources import SourceSettings
-from bloomery.service.domain.state import State
 from bloomery.service.durability.folder import log_folder
-from bloomery.service.durability.log import Log
-from bloomery.service.eagerly import eagerly
-from bloomery.service.engine import Engine
 from bloomery.service.lookup import lookups
 from bloomery.service.lookup.answers import for_json, for_resp
 from bloomery.service.lookup.lookups import Lookups
+from unit.service.driven import Driven
 
 
 @pytest.fixture
-def commands(tmp_path: Path) -> Commands:
+def driven(tmp_path: Path) -> Iterator[Driven]:
+    """The filters of a server."""
+    made = Driven(log_folder(tmp_path))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def commands(tmp_path: Path, driven: Driven) -> Commands:
     """The commands of a server with two sources of one table."""
     with sqlite3.connect(tmp_path / "names.db") as database:
         database.execute("CREATE TABLE names (name TEXT PRIMARY KEY, age INTEGER)")
         database.execute("INSERT INTO names VALUES ('alice', 42)")
     database.close()
-    log_folder(tmp_path).mkdir()
-    engine = Engine(State(), Log(log_folder(tmp_path), segment=1, seq=0, fsync="never"))
     settings = Settings(data=str(tmp_path))
     url = f"sqlite:///{tmp_path}/names.db"
     sources = {
         name: SourceSettings(name=name, url=url, table="names", key="name", value="age")
         for name in ("people", "others")
     }
-    return Commands(engine, settings, Lookups(engine, settings, sources))
+    return Commands(driven.engine, settings, Lookups(driven.engine, settings, sources))
 
 
-def looked_up(commands: Commands, name: bytes, *keys: Any) -> list[Answer]:
-    return asyncio.run(commands.lookup(name, list(keys)))
+LookUp = Callable[..., list[Answer]]
 
 
-def test_a_filter_is_asked_and_then_its_source(commands: Commands) -> None:
+@pytest.fixture
+def look_up(driven: Driven, commands: Commands) -> LookUp:
+    """Look keys up in a filter."""
+    return lambda name, *keys: driven.run(commands.lookup(name, list(keys)))
+
+
+def test_a_filter_is_asked_and_then_its_source(
+    driven: Driven, commands: Commands, look_up: LookUp
+) -> None:
     """Answers are exact; another binding asks another source, and none is refused."""
-    eagerly(commands.create(b"seen", capacity=100, source="people"))
-    eagerly(commands.add(b"seen", ["alice", "bob"]))
-    found = looked_up(commands, b"seen", "alice", "bob", "carol")
+    driven.run(commands.create(b"seen", capacity=100, source="people"))
+    driven.run(commands.add(b"seen", ["alice", "bob"]))
+    found = look_up(b"seen", "alice", "bob", "carol")
     assert found == [Answer(True, 42, "source"), Answer(False, None, "source"), ABSENT]
-    assert looked_up(commands, b"seen", b"alice") == [Answer(True, 42, "cache")]
-    eagerly(commands.bind(b"seen", "others"))
+    assert look_up(b"seen", b"alice") == [Answer(True, 42, "cache")]
+    driven.run(commands.bind(b"seen", "others"))
     assert commands.info(b"seen")["lookups"]["answers"]["source"] == 2
-    assert looked_up(commands, b"seen", "alice") == [Answer(True, 42, "source")]
+    assert look_up(b"seen", "alice") == [Answer(True, 42, "source")]
     told = commands.info(b"seen")
     assert (told["source"], told["lookups"]["answers"]["source"]) == ("others", 1)
-    eagerly(commands.bind(b"seen", None))
+    driven.run(commands.bind(b"seen", None))
     with pytest.raises(errors.InvalidParameter, match="seen is not bound to a source"):
-        looked_up(commands, b"seen", "alice")
+        look_up(b"seen", "alice")
     assert commands.lookups.waiting == 0
 
 
-def test_what_is_cached_is_forgotten(commands: Commands) -> None:
+def test_what_is_cached_is_forgotten(driven: Driven, commands: Commands, look_up: LookUp) -> None:
     """By whoever asks for it, by an entry of another node, and when a node loads a snapshot; all
     filters of a source share its cache."""
     engine, cached = commands.engine, [Answer(True, 42, "cache")]
     for name in (b"seen", b"other"):
-        eagerly(commands.create(name, capacity=100, source="people"))
-        eagerly(commands.add(name, ["alice"]))
+        driven.run(commands.create(name, capacity=100, source="people"))
+        driven.run(commands.add(name, ["alice"]))
     entry = commands.find(b"seen")
 
     def asked_anew() -> bool:
-        anew = looked_up(commands, b"seen", "alice") == [Answer(True, 42, "source")]
-        return anew and looked_up(commands, b"other", b"alice") == cached
+        anew = look_up(b"seen", "alice") == [Answer(True, 42, "source")]
+        return anew and look_up(b"other", b"alice") == cached
 
     assert asked_anew()
-    asyncio.run(commands.forget(b"other", [b"alice", 7, UUID(int=1)]))
+    driven.run(commands.forget(b"other", [b"alice", 7, UUID(int=1)]))
     assert asked_anew()
     engine.on_forget(entry, commands.lookups.cached_names(entry, [b"alice"]))
     assert asked_anew()
@@ -89,10 +99,12 @@ def test_what_is_cached_is_forgotten(commands: Commands) -> None:
     entry.settings["source"] = "not of this node"
     engine.on_forget(entry, [b"alice"])
     with pytest.raises(errors.InvalidParameter, match="does not have"):
-        asyncio.run(commands.forget(b"seen", ["alice"]))
+        driven.run(commands.forget(b"seen", ["alice"]))
 
 
-def test_sources_that_cannot_start_change_nothing(commands: Commands, tmp_path: Path) -> None:
+def test_sources_that_cannot_start_change_nothing(
+    driven: Driven, commands: Commands, tmp_path: Path
+) -> None:
     """A queue that cannot be read is said, and the sources before it go on; mended, the next try
     starts it."""
     queued = replace(commands.lookups.sources["people"].settings, on_outage="queue")
@@ -112,44 +124,46 @@ def test_sources_that_cannot_start_change_nothing(commands: Commands, tmp_path: 
             await commands.lookups.stop()
 
     before = commands.lookups.sources
-    assert asyncio.run(exchange(damage=True)) == []
+    assert driven.run(exchange(damage=True)) == []
     assert commands.lookups.sources is before
     assert "the sources stay as they were: " in said[0]
     for left in file.parent.iterdir():
         left.unlink()
-    assert asyncio.run(exchange(damage=False)) == [
+    assert driven.run(exchange(damage=False)) == [
         "the source others was removed",
         "the source people is another",
     ]
 
 
 def test_only_so_many_filters_are_kept_count_of(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch
+    driven: Driven, commands: Commands, look_up: LookUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that was not asked for longest begins anew; a dropped one is forgotten."""
     monkeypatch.setattr(lookups, "_MOST_BOUND", 2)
     names = [b"one", b"two", b"three"]
     for name in names:
-        eagerly(commands.create(name, capacity=100, source="people"))
+        driven.run(commands.create(name, capacity=100, source="people"))
     for name in (b"one", b"two", b"one", b"three"):
-        looked_up(commands, name, "absent")
+        look_up(name, "absent")
     known = [commands.info(name)["lookups"] is not None for name in names]
     assert known == [True, False, True]
     entry = commands.find(b"one")
-    eagerly(commands.drop(b"one"))
+    driven.run(commands.drop(b"one"))
     assert commands.lookups.info(entry) is None
 
 
-def test_a_changed_filter_is_observed_anew(commands: Commands) -> None:
+def test_a_changed_filter_is_observed_anew(
+    driven: Driven, commands: Commands, look_up: LookUp
+) -> None:
     """What was seen of a filter before it was cleared says nothing of it now."""
-    entry = eagerly(commands.create(b"seen", capacity=100, source="people"))
-    looked_up(commands, b"seen", "a", "b")
+    entry = driven.run(commands.create(b"seen", capacity=100, source="people"))
+    look_up(b"seen", "a", "b")
     seen = commands.lookups.observed(entry)
     assert seen is not None
     assert seen.true_negatives == 2
-    eagerly(commands.clear(b"seen"))
+    driven.run(commands.clear(b"seen"))
     assert commands.lookups.observed(entry) is None
-    looked_up(commands, b"seen", "c")
+    look_up(b"seen", "c")
     seen = commands.lookups.observed(entry)
     assert seen is not None
     assert seen.true_negatives == 1

@@ -9,7 +9,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bloomery.service.access.permissions import ANYBODY, Role, User
-from bloomery.service.eagerly import eagerly
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe.metrics import STORE
 from bloomery.service.server import Server
@@ -51,7 +50,7 @@ def test_the_figures_of_a_filter(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
-            filled(server)
+            await filled(server)
             server.parts.commands.contains(b"users", [b"key 1", b"key 2", b"absent"])
             before = values(server.metrics.render(ANYBODY))
             assert before["bloomery_filter_items", "users"] == 500
@@ -83,8 +82,8 @@ def test_only_some_are_shown(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0, metrics_filters=3) as server:
             for number in range(6):
-                filled(server, b"a%d" % number, keys=1)
-                filled(server, b"b%d" % number, keys=1)
+                await filled(server, b"a%d" % number, keys=1)
+                await filled(server, b"b%d" % number, keys=1)
             looked_at(server)
             found = values(server.metrics.render(User("ann", Role.READ, (b"b*",))))
             shown = {name for metric, name in found if metric == "bloomery_filter_items"}
@@ -105,7 +104,7 @@ def test_any_name_is_a_label(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             for name in HOSTILE:
-                filled(server, name, keys=1)
+                await filled(server, name, keys=1)
             looked_at(server)
             found = values(server.metrics.render(ANYBODY))
             shown = {name for metric, name in found if metric == "bloomery_filter_items"}
@@ -121,7 +120,7 @@ def test_names_and_units_follow_the_conventions(tmp_path: Path) -> None:
 
     async def main() -> bytes:
         async with running(tmp_path, sample_seconds=0) as server:
-            filled(server)
+            await filled(server)
             looked_at(server)
             return server.metrics.render(ANYBODY)
 
@@ -145,11 +144,11 @@ def everything(tmp_path: Path) -> str:
 
     async def main() -> bytes:
         async with running(tmp_path, sample_seconds=0, maxmemory="1gb") as server:
-            entry = filled(server)
+            entry = await filled(server)
             server.certificate = Tls(*Pairs(tmp_path).make("server"), server.say)
             await server.parts.snapshots.save()
             server.parts.sampler.take(entry)
-            eagerly(server.parts.commands.add(b"users", [b"one more"]))
+            await server.parts.commands.add(b"users", [b"one more"])
             server.parts.sampler.take(entry)
             return server.metrics.render(ANYBODY)
 

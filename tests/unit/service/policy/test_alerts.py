@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bloomery import BloomFilter
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.policy.alerts import KINDS, Alerts
 
 
@@ -22,7 +22,7 @@ class Told:
     def alerts(self) -> Alerts:
         """Alerts that are told here."""
         made = Alerts(self.say, now=lambda: 1000.0)
-        made.on_alert.subscribe(self.sent.append)
+        made.on_alert.subscribe(lambda alert, state: self.sent.append(alert.as_dict(state)))
         return made
 
 

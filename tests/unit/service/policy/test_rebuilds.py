@@ -14,10 +14,9 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.config.sources import SourceSettings
-from bloomery.service.eagerly import eagerly
+from bloomery.service.domain.policy import capacity_of
 from bloomery.service.lookup.keytypes import forms
 from bloomery.service.policy import rebuilds
-from bloomery.service.policy.policy import capacity_of
 from bloomery.service.policy.rebuilds import PREFIX, Rebuild
 from bloomery.service.server import Server
 from unit.service.inside import running
@@ -62,10 +61,8 @@ def test_numbers_have_room_in_both_forms(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            eagerly(
-                server.parts.commands.create(
-                    SEEN, "bloom", capacity=100, on_full="alert", source="numbers"
-                )
+            await server.parts.commands.create(
+                SEEN, "bloom", capacity=100, on_full="alert", source="numbers"
             )
             state = await ended(server.parts.rebuilds.start(SEEN, settle=0))
             assert (state.problem, state.rows) == (None, ROWS)
@@ -93,16 +90,17 @@ def test_it_stays_what_it_was(tmp_path: Path, kind: str, settings: dict[str, Any
     async def main() -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
-            before = eagerly(commands.create(SEEN, kind, capacity=100, source="words", **settings))
-            policy = commands.policy(SEEN)
+            before = await commands.create(SEEN, kind, capacity=100, source="words", **settings)
+            old, policy = before.filter, commands.policy(SEEN)
             state = await ended(server.parts.rebuilds.start(SEEN, settle=0))
             assert state.problem is None
             after = commands.find(SEEN)
-            assert after is not before
+            assert after.id == before.id
+            assert after.filter is not old
             assert {name: after.settings[name] for name in settings} == settings
             assert commands.policy(SEEN) == policy
             assert all(commands.contains(SEEN, [f"word {number}" for number in range(ROWS)]))
-            assert eagerly(commands.add(SEEN, ["one more"]))[1] is None
+            assert (await commands.add(SEEN, ["one more"]))[1] is None
 
     asyncio.run(main())
 
@@ -123,10 +121,10 @@ def test_another_source_meanwhile(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            eagerly(server.parts.commands.create(SEEN, capacity=100, source="words"))
-            eagerly(server.parts.commands.add(SEEN, [7]))
+            await server.parts.commands.create(SEEN, capacity=100, source="words")
+            await server.parts.commands.add(SEEN, [7])
             state = server.parts.rebuilds.start(SEEN, settle=0.1)
-            eagerly(server.parts.commands.bind(SEEN, "numbers"))
+            await server.parts.commands.bind(SEEN, "numbers")
             assert "another source" in str((await ended(state)).problem)
             assert all(server.parts.commands.contains(SEEN, [7]))
 
@@ -139,12 +137,12 @@ def test_nobody_is_told_its_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
-            eagerly(commands.create(SEEN, capacity=100, source="words"))
+            await commands.create(SEEN, capacity=100, source="words")
             server.parts.rebuilds.start(SEEN, settle=60)
             assert await wait_until_async(lambda: len(server.parts.engine.state.names) == 2)
             assert commands.listing.names() == [SEEN]
             assert [entry.name for entry in commands.listing.scan(0, 10)[1]] == [SEEN]
-            eagerly(commands.drop(SEEN))
+            await commands.drop(SEEN)
 
     asyncio.run(main())
 
@@ -156,16 +154,13 @@ def test_a_removal_that_comes_late_harms_nobody(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
-            eagerly(
-                commands.create(SEEN, "counting", capacity=1000, error_rate=0.4, source="words")
-            )
+            await commands.create(SEEN, "counting", capacity=1000, error_rate=0.4, source="words")
             gone = [f"gone {number}" for number in range(300)]
-            eagerly(commands.add(SEEN, gone))
-            await server.parts.group_commit.logged()
+            await commands.add(SEEN, gone)
             state = server.parts.rebuilds.start(SEEN, settle=2)
             assert await wait_until_async(lambda: state.rows == ROWS)
             await asyncio.sleep(0.1)  # well before it has settled
-            eagerly(commands.remove(SEEN, gone))
+            await commands.remove(SEEN, gone)
             assert (await ended(state)).problem is None
             assert all(commands.contains(SEEN, [f"word {number}" for number in range(ROWS)]))
 
@@ -177,12 +172,10 @@ def test_what_a_crash_leaves_is_dropped(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(tmp_path) as server:
-            server.parts.group_commit.join()
             for name in (SEEN, PREFIX + b"1", PREFIX + b"own"):
-                eagerly(server.parts.commands.create(name, capacity=100))
-            eagerly(
-                server.parts.commands.expire(PREFIX + b"1", server.parts.engine.state.now + 3600)
-            )
+                with server.parts.commands.own_name(name):
+                    await server.parts.commands.create(name, capacity=100)
+            await server.parts.commands.expire(PREFIX + b"1", server.parts.engine.state.now + 3600)
         async with serving(tmp_path) as server:
             assert list(server.parts.engine.state.names) == [SEEN, PREFIX + b"own"]
 
@@ -196,16 +189,15 @@ def test_dropped_filters_are_forgotten(tmp_path: Path) -> None:
         async with serving(tmp_path) as server:
             commands = server.parts.commands
             for _ in range(3):
-                entry = eagerly(commands.create(SEEN, capacity=100, source="words"))
+                entry = await commands.create(SEEN, capacity=100, source="words")
                 await commands.lookup(SEEN, ["absent"])
                 assert commands.lookups.info(entry) is not None
                 await ended(server.parts.rebuilds.start(SEEN, settle=0))
+                assert commands.lookups.observed(entry) is None, "of the filter before"
+                assert server.parts.rebuilds.of(commands.find(SEEN)) is not None
+                await commands.drop(SEEN)
                 assert commands.lookups.info(entry) is None
                 assert server.parts.rebuilds.of(entry) is None
-                new = commands.find(SEEN)
-                assert server.parts.rebuilds.of(new) is not None
-                eagerly(commands.drop(SEEN))
-                assert server.parts.rebuilds.of(new) is None
 
     asyncio.run(main())
 
@@ -217,7 +209,7 @@ def test_so_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     async def main() -> None:
         async with serving(tmp_path) as server:
             for name in (b"one", b"two", b"three"):
-                eagerly(server.parts.commands.create(name, capacity=100, source="words"))
+                await server.parts.commands.create(name, capacity=100, source="words")
             server.parts.rebuilds.start(b"one", settle=60)
             server.parts.rebuilds.start(b"two", settle=60)
             with pytest.raises(errors.ServerUnavailable, match="2 filters are being rebuilt"):

@@ -11,7 +11,6 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.access.audit import audit_file
-from bloomery.service.eagerly import eagerly
 from bloomery.service.server import Server
 from unit.service.inside import running
 from waiting import wait_until_async
@@ -72,7 +71,7 @@ def test_a_row_becomes_a_filter(tmp_path: Path) -> None:
             filter = server.parts.commands.find(b"users").filter
             assert (row["m_bits"], row["k_hashes"]) == (filter.num_bits, filter.num_hashes)
             assert (filter.capacity, filter.error_rate) == (1000, 0.01)
-            assert eagerly(server.parts.commands.add(b"users", [b"ann"]))[0] == b"\1"
+            assert (await server.parts.commands.add(b"users", [b"ann"]))[0] == b"\1"
             await when(tmp_path, rotating, lambda one: one["number"] is not None)
             assert server.parts.commands.find(b"recent").filter.window == 60
             await when(tmp_path, escaped, lambda one: one["number"] is not None)
@@ -111,7 +110,7 @@ WRONG: list[tuple[Row, str]] = [
     ({"elements": 1.5}, "must be a whole number"),
     ({"elements": "many"}, "must be a whole number"),
     ({"elements": 2**62}, "max-capacity"),
-    ({"elements": 10**9}, "bytes for the filter could not be had"),
+    ({"elements": 10**9}, "does not fit into maxmemory (104,857,600 bytes)"),
     ({"kind": "blom"}, "kind is 'blom'"),
     ({"kind": "static"}, "cannot be created empty"),
     ({"kind": b"\0"}, "must be text"),
@@ -166,7 +165,7 @@ def test_a_filter_that_was_there_before_the_row(tmp_path: Path) -> None:
             await have_tables(server)
             writer, put = server.parts.publisher.writer, server.parts.publisher.writer.put
             writer.put = lambda rows: None  # type: ignore[method-assign]  # a registry that is late
-            eagerly(server.parts.commands.create(b"users", capacity=77))
+            await server.parts.commands.create(b"users", capacity=77)
             writer.put = put  # type: ignore[method-assign]
             number = insert(tmp_path, "users")
             row = await when(tmp_path, number, has_problem)

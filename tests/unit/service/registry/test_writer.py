@@ -11,7 +11,7 @@ import pytest
 
 from bloomery.service.registry import writer as module
 from bloomery.service.registry.registry import Registry
-from bloomery.service.registry.tables import RegistryRow
+from bloomery.service.registry.rows import RegistryRow
 from bloomery.service.sampling.sample import RAW
 from unit.service.follower import SOON, Follower
 from unit.service.rows import NOW, row, sample
@@ -57,7 +57,7 @@ def test_it_starts_with_all_there_is(follow: Follow) -> None:
     one = follow()
     one.filters = {1: row(1, b"a"), 2: row(2, b"b")}
     assert one.writer.behind > 0
-    one.writer.start()
+    one.start()
     assert one.writer.flush(SOON)
     assert one.names() == ["a", "b"]
     assert one.writer.healthy
@@ -67,7 +67,7 @@ def test_it_starts_with_all_there_is(follow: Follow) -> None:
 def test_changes_follow(follow: Follow) -> None:
     """What is put, changed, dropped and sampled is soon in the tables, without reading all."""
     one = follow()
-    one.writer.start()
+    one.start()
     assert one.writer.flush(SOON)
     one.put(row(1, b"a"), row(2, b"b"))
     assert one.writer.flush(SOON)
@@ -87,7 +87,7 @@ def test_of_many_changes_the_last_is_written(
 ) -> None:
     """A filter that changes faster than the database writes costs one row, its newest."""
     one = follow()
-    one.writer.start()
+    one.start()
     assert one.writer.flush(SOON)
     written = []
     put = Registry.put
@@ -111,7 +111,7 @@ def test_of_many_changes_the_last_is_written(
 def test_the_server_never_waits(follow: Follow) -> None:
     """While somebody holds the database, handing over changes takes no time."""
     one = follow()
-    one.writer.start()
+    one.start()
     assert one.writer.flush(SOON)
     with closing(sqlite3.connect(one.path)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -129,7 +129,7 @@ def test_the_server_never_waits(follow: Follow) -> None:
 def test_a_lost_database_is_made_right_again(follow: Follow) -> None:
     """With the file removed in mid-run, the next change brings all of it back."""
     one = follow()
-    one.writer.start()
+    one.start()
     one.put(row(1, b"a"))
     assert one.writer.flush(SOON)
     one.path.unlink()
@@ -143,7 +143,7 @@ def test_a_lost_database_is_made_right_again(follow: Follow) -> None:
 def test_a_database_that_is_away(follow: Follow, tmp_path: Path) -> None:
     """It says what is wrong, keeps nothing, and catches up when the database is there."""
     one = follow("later/registry.sqlite")
-    one.writer.start()
+    one.start()
     assert wait_until(lambda: not one.writer.healthy)
     assert "unable to open database file" in str(one.writer.last_error)
     for number in range(100):
@@ -163,7 +163,7 @@ def test_too_much_at_once_is_read_again(follow: Follow, monkeypatch: pytest.Monk
     """More changes than may wait are not kept: all is read instead, and comes out the same."""
     monkeypatch.setattr(module, "MOST_FILTERS", 10)
     one = follow()
-    one.writer.start()
+    one.start()
     assert one.writer.flush(SOON)
     one.put(*(row(number) for number in range(50)))
     assert one.writer.flush(SOON)
@@ -180,10 +180,10 @@ def test_too_much_at_once_is_read_again(follow: Follow, monkeypatch: pytest.Monk
 def test_a_name_that_another_server_has(follow: Follow, caplog: pytest.LogCaptureFixture) -> None:
     """The conflict is said, in `last_error` and the log; once the name is free, it is taken."""
     one, two = follow(), follow(server="there")
-    one.writer.start()
+    one.start()
     one.put(row(1, b"shared"))
     assert one.writer.flush(SOON)
-    two.writer.start()
+    two.start()
     two.put(row(1, b"shared"), row(2, b"own"))
     assert not two.writer.flush(SOON)
     assert wait_until(lambda: not two.writer.healthy and one.names() == ["own", "shared"])
@@ -202,9 +202,9 @@ def test_a_renamed_filter_ends_the_conflict(follow: Follow) -> None:
     """A filter that was left out is in as soon as it has a name of its own."""
     one, two = follow(), follow(server="there")
     one.filters = {1: row(1, b"shared")}
-    one.writer.start()
+    one.start()
     assert one.writer.flush(SOON)
-    two.writer.start()
+    two.start()
     two.put(row(7, b"shared"))
     assert wait_until(lambda: not two.writer.healthy)
     two.put(row(7, b"other"))
@@ -225,7 +225,7 @@ def test_whatever_fails_is_survived(follow: Follow) -> None:
 
     one.read = read  # type: ignore[method-assign]
     one.put(row(1, b"a"))
-    one.writer.start()
+    one.start()
     assert wait_until(lambda: one.writer.last_error == "of the server")
     failing.clear()
     assert wait_until(lambda: one.writer.flush(SOON))
@@ -235,7 +235,7 @@ def test_whatever_fails_is_survived(follow: Follow) -> None:
 def test_closing_writes_what_waits(follow: Follow) -> None:
     """`close` loses nothing while the database is there, and says so."""
     one = follow()
-    one.writer.start()
+    one.start()
     assert one.writer.flush(SOON)
     one.put(*(row(number) for number in range(500)))
     assert one.writer.close(SOON)
@@ -245,7 +245,7 @@ def test_closing_writes_what_waits(follow: Follow) -> None:
 def test_closing_does_not_wait_for_a_lost_database(follow: Follow) -> None:
     """`close` returns at once when the database is away, and says that something was left."""
     one = follow("no/registry.sqlite")
-    one.writer.start()
+    one.start()
     assert wait_until(lambda: not one.writer.healthy)
     began = time.monotonic()
     assert not one.writer.close(SOON)
@@ -263,7 +263,7 @@ def test_of_several_nodes_one_writes(follow: Follow) -> None:
     one, other = follow(server="nodes"), follow(server="nodes")
     other.writer.pause(True)
     for each in (one, other):
-        each.writer.start()
+        each.start()
         each.put(row(1, b"a"))
         each.put(row(2, b"b"))
     assert one.writer.flush(SOON)

@@ -15,6 +15,7 @@ from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from bloomery.service.sampling.canary import PROBES, Window
 from bloomery.sizing.intervals import wilson_interval
 from conftest import first_fast
+from unit.service.sampling.shelving import added
 
 MUST = 0.93  # of the runs, in which the interval has to cover the true rate
 TRUE_PROBES = 1 << 20
@@ -103,7 +104,7 @@ def test_the_canary_covers_the_true_rate_of_a_filter(
     shelf = _native.Shelf()
     shelf.put(b"one", made()[kind], 1)
     if kind != "static":
-        assert shelf.add(b"one", keys(0, 5000 * times))[1] is None
+        assert added(shelf, b"one", keys(0, 5000 * times))[1] is None
     true = shelf.contains(b"one", absent).count(1) / TRUE_PROBES
     assert true > 0
     covered = 0
@@ -128,9 +129,9 @@ def test_the_canary_keeps_up_with_a_filter_that_fills(step: int) -> None:
         chance = random.Random(seed)
         shelf, filter, window = _native.Shelf(), bloomery.BloomFilter(20_000, 0.01), Window()
         shelf.put(b"one", filter, 1)
-        shelf.add(b"one", keys(0, 8000))
+        added(shelf, b"one", keys(0, 8000))
         for first in range(8000, min(30_000, 8000 + 300 * step), step):
-            shelf.add(b"one", keys(first, step))
+            added(shelf, b"one", keys(first, step))
             found = shelf.sample(b"one", PROBES, chance.getrandbits(64))
             assert found is not None
             window.take(PROBES, found[8] or 0, found[5])

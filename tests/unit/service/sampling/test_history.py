@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bloomery
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.sampling.history import Figures, FilterHistory
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from unit.service.rows import NOW, sample

@@ -11,8 +11,7 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.config.settings import Settings
-from bloomery.service.domain.state import Entry
-from bloomery.service.eagerly import eagerly
+from bloomery.service.domain.entry import Entry
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW, Sample
 from bloomery.service.server import Server
 from unit.service.inside import running
@@ -22,12 +21,13 @@ from waiting import wait_until_async
 pytestmark = pytest.mark.slow
 
 
-def filled(server: Server, name: bytes = b"users", keys: int = 500, **settings: object) -> Entry:
+async def filled(
+    server: Server, name: bytes = b"users", keys: int = 500, **settings: object
+) -> Entry:
     """A plain filter with room for 1,000 keys, and so many in it."""
     chosen = {"capacity": 1000, "error_rate": 0.01} | settings
-    server.parts.group_commit.join()
-    entry: Entry = eagerly(server.parts.commands.create(name, "bloom", **chosen))
-    eagerly(server.parts.commands.add(name, [b"key %d" % number for number in range(keys)]))
+    entry: Entry = await server.parts.commands.create(name, "bloom", **chosen)
+    await server.parts.commands.add(name, [b"key %d" % number for number in range(keys)])
     return entry
 
 
@@ -62,7 +62,7 @@ def test_each_filter_is_sampled_again_and_again(tmp_path: Path) -> None:
             server.parts.sampler.on_sample.subscribe(
                 lambda entry, sample: told.append((entry.name, sample))
             )
-            entries = [filled(server, name) for name in (b"a", b"b", b"c")]
+            entries = [await filled(server, name) for name in (b"a", b"b", b"c")]
             assert server.parts.sampler.last(entries[0]) is None
             server.parts.commands.contains(b"a", [b"key 1", b"absent"])
             assert await wait_until_async(lambda: len(told) >= 6)
@@ -84,11 +84,11 @@ def test_the_last_sample_is_part_of_what_is_told_about_a_filter(tmp_path: Path) 
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
-            entry = filled(server)
+            entry = await filled(server)
             assert server.parts.commands.info(b"users")["sample"] is None
             server.parts.sampler.take(entry)
-            eagerly(
-                server.parts.commands.add(b"users", [b"more %d" % number for number in range(600)])
+            await server.parts.commands.add(
+                b"users", [b"more %d" % number for number in range(600)]
             )
             server.parts.sampler.take(entry)
             told = server.parts.commands.info(b"users")["sample"]
@@ -105,7 +105,7 @@ def test_samples_are_read_from_the_registry(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
-            entry = filled(server)
+            entry = await filled(server)
             now = server.parts.engine.state.now
             server.parts.sampler.pending.extend(
                 [
@@ -143,7 +143,7 @@ def test_a_registry_that_is_away(tmp_path: Path) -> None:
     async def main() -> None:
         away = f"sqlite:///{tmp_path}/nowhere/registry.sqlite"
         async with running(tmp_path / "data", registry=away, sample_seconds=0) as server:
-            entry = filled(server)
+            entry = await filled(server)
             with pytest.raises(errors.RegistryUnavailable):
                 await server.parts.sampler.samples(entry)
             assert server.parts.sampler.take(entry) is not None
@@ -159,7 +159,7 @@ def test_what_is_over_is_removed(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep="10min") as server:
-            entry = filled(server)
+            entry = await filled(server)
             now = server.parts.engine.state.now
             server.parts.sampler.pending.extend(
                 [
@@ -184,7 +184,7 @@ def test_a_span_that_is_not_kept_is_not_written(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0, sample_keep=0) as server:
-            entry = filled(server)
+            entry = await filled(server)
             assert server.parts.sampler.take(entry) is not None
             server.parts.sampler.pending.append(
                 sample(entry.id, server.parts.engine.state.now, span=MINUTE)
@@ -203,14 +203,14 @@ def test_a_filter_that_is_gone_is_forgotten(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
-            entry = filled(server)
+            entry = await filled(server)
             server.parts.sampler.take(entry)
-            eagerly(server.parts.commands.rename(b"users", b"people"))
+            await server.parts.commands.rename(b"users", b"people")
             assert server.parts.sampler.take(entry) is not None
-            eagerly(server.parts.commands.drop(b"people"))
+            await server.parts.commands.drop(b"people")
             assert server.parts.sampler.last(entry) is None
             assert server.parts.sampler.take(entry) is None
-            again = filled(server, b"people")
+            again = await filled(server, b"people")
             assert server.parts.sampler.last(again) is None
 
     asyncio.run(main())
@@ -224,10 +224,10 @@ def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
             kinds = ("bloom", "scalable", "counting", "deletable", "cuckoo", "rotating", "bank")
             for kind in kinds:
                 name = kind.encode()
-                entry = eagerly(
-                    server.parts.commands.create(name, kind, capacity=100, error_rate=0.01)
+                entry = await server.parts.commands.create(
+                    name, kind, capacity=100, error_rate=0.01
                 )
-                eagerly(server.parts.commands.add(name, [b"user\tkey"]))
+                await server.parts.commands.add(name, [b"user\tkey"])
                 taken = server.parts.sampler.take(entry)
                 assert taken is not None
                 assert taken.items == 1
@@ -238,7 +238,7 @@ def test_every_kind_can_be_sampled(tmp_path: Path) -> None:
             unknown = ("fill_ratio", "estimated_error_rate", "observed_error_rate", "observed_low")
             assert [bank[name] for name in unknown] == [None] * 4
             head = await server.parts.commands.export_head(b"bloom")
-            loading = eagerly(server.parts.commands.load(b"loading", 1, head))
+            loading = await server.parts.commands.load(b"loading", 1, head)
             assert server.parts.sampler.take(loading) is None
 
     asyncio.run(main())
@@ -252,10 +252,8 @@ def test_many_filters_degrade_and_do_not_stall(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             for number in range(200):
-                eagerly(
-                    server.parts.commands.create(
-                        b"%d" % number, "bloom", capacity=100, error_rate=0.01
-                    )
+                await server.parts.commands.create(
+                    b"%d" % number, "bloom", capacity=100, error_rate=0.01
                 )
             began = time.monotonic()
             going = asyncio.ensure_future(sample_all(server))
@@ -279,7 +277,7 @@ def test_trouble_with_one_filter_is_not_that_of_the_others(
 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
-            entries = [filled(server, name) for name in (b"a", b"b")]
+            entries = [await filled(server, name) for name in (b"a", b"b")]
 
             def fail(entry: Entry, sample: Sample) -> None:
                 if entry is entries[0]:
@@ -319,7 +317,7 @@ def test_a_wrong_clock_at_the_start_removes_nothing(tmp_path: Path) -> None:
             if check:
                 (entry,) = server.parts.engine.state.filters.values()
             else:
-                entry = filled(server)
+                entry = await filled(server)
                 server.parts.sampler.pending.extend(
                     [
                         sample(entry.id, server.parts.engine.state.now - age, span=span)

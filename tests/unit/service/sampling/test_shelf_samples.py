@@ -20,6 +20,7 @@ from bloomery import (
 )
 from bloomery.filters.redisbloom import RedisBloomFilter, RedisCuckooFilter
 from conftest import first_fast
+from unit.service.sampling.shelving import added, removed
 
 KEYS = 300_000  # so that the larger ones are looked at in part
 MADE: list[Any] = [
@@ -44,7 +45,7 @@ def test_a_sample_tells_what_the_whole_filter_does(make: Any) -> None:
     shelf.put(b"f", filter, 1)
     keys = [f"key {n}" for n in range(KEYS)]
     for start in range(0, KEYS, 50_000):
-        shelf.add(b"f", keys[start : start + 50_000])
+        added(shelf, b"f", keys[start : start + 50_000])
     known = filter.info()
     probes, hits, samples = 0, 0, []
     for seed in range(40):
@@ -72,7 +73,7 @@ def test_a_sample_of_what_has_none() -> None:
     shelf.put(b"loading", BloomFilter(1), 1, loading=True)
     assert shelf.sample(b"loading", 10, 1) is None
     shelf.put(b"bank", FilterBank(keys_per_filter=100), 2)
-    shelf.add(b"bank", ["alice\ta", "alice\tb"])
+    added(shelf, b"bank", ["alice\ta", "alice\tb"])
     sample = shelf.sample(b"bank", 10, 1)
     assert sample is not None
     assert sample[0] == sample[6] == 2
@@ -100,13 +101,13 @@ def test_a_threshold_is_told_once_when_it_is_reached(several: int) -> None:
     shelf.put(b"f", filter, 7, threshold=500)
     keys, told = list(range(1000)), list[int]()
     for start in range(0, 1000, several):
-        shelf.add(b"f", keys[start : start + several])
+        added(shelf, b"f", keys[start : start + several])
         reached = shelf.take_reached()
         assert reached == ([] if told or start + several < 500 else [7]) or several == 1
         told += reached
     assert told == [7]
     shelf.put(b"f", filter, 7, items=1000, threshold=1001)
-    shelf.add(b"f", ["one more", "and another"])
+    added(shelf, b"f", ["one more", "and another"])
     assert shelf.take_reached() == [7]
 
 
@@ -119,11 +120,11 @@ def test_a_limit_holds_for_every_kind(make: Any, several: int) -> None:
     keys = [f"k{n}" for n in range(200)]
     new = 0
     for start in range(0, 200, several):
-        answers, refused = shelf.add(b"f", keys[start : start + several])
+        answers, refused = added(shelf, b"f", keys[start : start + several])
         new += answers.count(1)
         assert (refused is not None) == (start + several > 100)
     assert new == 100
-    assert shelf.add(b"f", keys[:5]) == (bytes(5), None)
+    assert added(shelf, b"f", keys[:5]) == (bytes(5), None)
     assert shelf.contains(b"f", keys[:100]) == b"\x01" * 100
 
 
@@ -132,9 +133,9 @@ def test_copies_beyond_a_limit_are_counted() -> None:
     would take away what another added."""
     shelf = _native.Shelf()
     shelf.put(b"f", CountingBloomFilter(1000), 1, limit=1)
-    assert [shelf.add(b"f", ["a"])[0] for _ in range(3)] == [b"\x01", b"\x00", b"\x00"]
+    assert [added(shelf, b"f", ["a"])[0] for _ in range(3)] == [b"\x01", b"\x00", b"\x00"]
     assert shelf.count(b"f", "a") == 3
-    assert shelf.remove(b"f", ["a"])[0] == b"\x01"
+    assert removed(shelf, b"f", ["a"])[0] == b"\x01"
     assert shelf.contains(b"f", ["a"]) == b"\x01"
 
 
@@ -147,8 +148,8 @@ def test_every_batch_is_taken(make: Any) -> None:
     shelf.put(b"array", make(), 2)
     shelf.put(b"arrow", make(), 3)
     batches = {b"list": texts, b"array": np.array(texts), b"arrow": pa.chunked_array([texts])}
-    added = {name: shelf.add(name, batch) for name, batch in batches.items()}
-    assert added[b"list"] == added[b"array"] == added[b"arrow"]
+    outcomes = {name: added(shelf, name, batch) for name, batch in batches.items()}
+    assert outcomes[b"list"] == outcomes[b"array"] == outcomes[b"arrow"]
     for name, batch in batches.items():
         assert shelf.contains(name, batch) == b"\x01" * 1000
 

@@ -14,6 +14,7 @@ from typing import Any
 from bloomery import _native, errors
 from bloomery.service.http import limits
 from bloomery.service.http.problems import Refused
+from bloomery.service.http.request_cycle import ClientDisconnected
 from bloomery.service.network.input_budget import Charge
 from bloomery.service.parts import Parts
 from bloomery.service.slices import Slice
@@ -23,10 +24,6 @@ NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 _STREAMS = f"a stream of them ({NDJSON}, {ARROW})"
 _SLICE = 32 << 10  # bytes of keys that are parsed in one go
-
-
-class ClientDisconnected(Exception):
-    """The client went away: nobody waits for an answer."""
 
 
 async def read(context: Parts, scope: Any, receive: Any, most: int = 1 << 40) -> bytes:

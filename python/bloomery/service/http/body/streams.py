@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,8 +31,6 @@ from bloomery.service.parts import Parts
 from bloomery.service.slices import Slice
 
 __all__ = ["ARROW", "NDJSON", "answer"]
-
-_AHEAD = 2  # batches that may wait for the log while the next one is taken
 
 
 class KeyReader(Protocol):
@@ -160,28 +157,30 @@ async def _take(
 ) -> None:
     """Do an operation with every key of some batches; `keep`: the answers are wanted."""
     work: _Queries | _Writes
+    commands = context.commands
     if operation == "contains":
-        await context.commands.read(name, [], strong)  # UnknownFilter, whether keys come or not
+        await commands.discover(name)
+        await commands.read(name, [], False)  # UnknownFilter, before a client sends all its keys
         work = _Queries(context, name, taken, strong)
     else:
-        context.commands.find(name)
+        await commands.prepare(operation, name)
+        commands.find(name)
         work = _Writes(context, operation, name, taken)
     most = context.settings.http_max_answers if keep else None
     asked = 0
-    try:
-        async for batch in batches:
-            asked += len(batch)
-            if most is not None and asked > most:
-                raise errors.RequestTooLarge(
-                    f"more than {most} answers (http-max-answers): send the keys in several "
-                    "requests, or ask for a summary (Accept: application/json)"
-                )
-            if len(batch):
-                await work.take(batch)
-                if not keep:
-                    taken.answers.clear()
-    finally:
-        await work.settle()
+    async for batch in batches:
+        asked += len(batch)
+        if most is not None and asked > most:
+            raise errors.RequestTooLarge(
+                f"more than {most} answers (http-max-answers): send the keys in several "
+                "requests, or ask for a summary (Accept: application/json)"
+            )
+        if len(batch):
+            await work.take(batch)
+            if not keep:
+                taken.answers.clear()
+    if asked == 0 and operation == "contains":
+        await commands.read(name, [], strong)  # UnknownFilter, also without keys
 
 
 async def _batches(
@@ -233,46 +232,22 @@ class _Queries:
         self._taken.count(await self._context.commands.read(self._name, keys, self._strong))
         await asyncio.sleep(0)
 
-    async def settle(self) -> None:
-        """Do nothing: a question is done when it is answered."""
-
 
 class _Writes:
-    """Keys that are added or removed. While some are written to the log the next are taken: they
-    count when they are in it."""
+    """Keys that are added or removed."""
 
     def __init__(self, context: Parts, operation: str, name: bytes, taken: StreamResult) -> None:
         self._context, self._name, self._taken = context, name, taken
         self._operation = getattr(context.commands, operation)
-        self._waiting: deque[tuple[asyncio.Future[None], bytes]] = deque()
 
     async def take(self, keys: Any) -> None:
         """Add or remove these keys; raises at a key that is refused."""
-        operation = partial(self._operation, self._name, keys)  # in one turn: it is logged as one
         commands = self._context.commands
+        operation = partial(self._operation, self._name, keys)  # one batch of the log
         done, refusal = await commands.run([self._name], operation)
         missing = done.find(NO_ROOM)
         if missing >= 0:
             done, refusal = done[:missing], ("not-enough-memory", "there is no memory for this key")
-        self._waiting.append((self._context.group_commit.logging(), done))
+        self._taken.count(done)
         if refusal is not None:
-            explained = self._context.commands.explain(self._name, refusal)
-            await self.settle()
-            raise errors.of_code(*explained)
-        await asyncio.sleep(0)
-        await self._settle(_AHEAD)
-
-    async def settle(self) -> None:
-        """Return when all of them are in the log."""
-        await self._settle(0)
-
-    async def _settle(self, left: int) -> None:
-        while len(self._waiting) > left:
-            logged, done = self._waiting.popleft()
-            try:
-                await logged
-            except BaseException:
-                while self._waiting:  # nor were those behind it
-                    self._waiting.popleft()[0].cancel()
-                raise
-            self._taken.count(done)
+            raise errors.of_code(*commands.explain(self._name, refusal))

@@ -24,14 +24,24 @@ from starlette.responses import StreamingResponse
 
 from bloomery import _native, errors
 from bloomery.filters import files
+from bloomery.service.access.permissions import exporting
 from bloomery.service.commands import check_name
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.http import models, problems
 from bloomery.service.http.body import bodies
 from bloomery.service.http.endpoints.filters import filter_info
 from bloomery.service.http.limits import MAX_EXPORTS
 from bloomery.service.http.login import reauthorize
-from bloomery.service.http.route import ApiResponse, Name, commands_of, context_of, does, routes
+from bloomery.service.http.route import (
+    ApiResponse,
+    Name,
+    authorize_as,
+    commands_of,
+    context_of,
+    does,
+    routes,
+)
+from bloomery.service.listing import UPLOADED
 from bloomery.service.network.input_budget import Charge
 from bloomery.service.parts import Parts
 
@@ -40,7 +50,6 @@ _READ = 1 << 20
 _LOADED = 4 << 20  # bytes that are taken in at once: 2 ms, for which all others wait
 _IN_MEMORY = 4 << 20  # bytes of a file that need no disk
 _UNFINISHED = 3600.0  # seconds without a chunk, after which what came so far is forgotten
-_PREFIX = b"\x00upload:"
 
 router = routes()
 _BINARY = {"content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}}}
@@ -61,6 +70,7 @@ async def export(request: Request, name: Name) -> Response:
     entry = commands_of(request).find(name)
     if entry.filter is None:
         raise errors.InvalidParameter("this filter is still being loaded")
+    authorize_as(request, exporting(entry.filter), name)
     exports = request.app.state.exports  # files that are sent
     if sum(not file.closed for file in exports) >= MAX_EXPORTS:
         raise errors.ServerUnavailable("too many filters are taken out at once: try again soon")
@@ -144,23 +154,22 @@ async def put(
                 await upload.take(data)
                 charge.weigh(upload.pending)
             await upload.end()
-        await context.background.unlocked(name)
+        await context.engine.locks.unlocked(name)
         there = _check(context, name, replace)
         source = context.commands.find(name).settings.get("source") if there else None
-        await context.commands.rename(upload.name, name)
-        if source in context.commands.lookups.sources:  # it is the same to those who look keys up
-            await context.commands.bind(name, source)
-        await context.commands.expire(name, None)
+        if source in context.commands.lookups.sources:  # lookups stay the same
+            await context.commands.bind(upload.name, source)
+        await context.commands.expire(upload.name, None)
+        await context.commands.rename(upload.name, name, replace=replace)
     except BaseException:
         await upload.forget()
         raise
-    await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name), 200 if there else 201)
 
 
 def _check(context: Parts, name: bytes, replace: bool) -> bool:
     """Whether there is a filter of that name; FilterExists if there must not be."""
-    context.group_commit.join()
+    context.sequencer.join()
     check_name(name)
     there = context.engine.find(name) is not None
     if there and not replace:
@@ -175,7 +184,7 @@ class _FilterUpload:
 
     def __init__(self, context: Parts) -> None:
         self._context = context
-        self.name = _PREFIX + secrets.token_hex(8).encode()
+        self.name = UPLOADED + secrets.token_hex(8).encode()
         self._entry: Entry | None = None
         self._buffer = bytearray()
         self._loaded = 0
@@ -208,17 +217,13 @@ class _FilterUpload:
                 "a bank cannot be put in by way of HTTP: create one and add its keys"
             )
         commands, position = self._context.commands, self._loaded + 1
-        self._context.group_commit.join()
-        self._entry = await self._context.background.run(
-            [self.name], lambda: commands.load(self.name, position, data)
-        )
-        self._context.group_commit.join()
+        with commands.own_name(self.name):
+            self._entry = await commands.load(self.name, position, data)
         self._loaded += len(data)
-        await commands.expire(self.name, self._context.engine.state.now + _UNFINISHED)
-        await self._context.group_commit.logged()
+        await commands.expire(self.name, self._context.engine.now + _UNFINISHED)
 
     async def forget(self) -> None:
         """Drop what was loaded so far."""
         if self._entry is not None and self._context.engine.problem is None:
-            self._context.group_commit.join()
+            self._context.sequencer.join()
             await self._context.commands.drop(self.name)

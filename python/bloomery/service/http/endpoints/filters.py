@@ -10,9 +10,8 @@ from fastapi import Body, Query, Request, Response
 from bloomery import errors, names
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
-from bloomery.service.commands import Commands, check_name
-from bloomery.service.domain.deferral import LARGE
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.operations import LARGE
 from bloomery.service.http import models, problems
 from bloomery.service.http.limits import MAX_SCANNED
 from bloomery.service.http.route import (
@@ -25,7 +24,7 @@ from bloomery.service.http.route import (
     does,
     routes,
 )
-from bloomery.service.parameters import POLICY, NewFilter
+from bloomery.service.parameters import NewFilter
 from bloomery.service.parts import Parts
 from bloomery.service.slices import gathered
 
@@ -56,7 +55,6 @@ async def create(request: Request, new: Annotated[NewFilter, Body()]) -> Respons
         authorize_also(request, "change", name)
     await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
     context = context_of(request)
-    await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name), 201)
 
 
@@ -114,39 +112,18 @@ async def info(request: Request, name: Name) -> Response:
 async def change(request: Request, name: Name, changes: models.Changes) -> Response:
     """Change a filter's policy, bind it to a source, let it end at a time, or rename it."""
     context = context_of(request)
-    await context.background.unlocked(name)
+    await context.engine.locks.unlocked(name)
     commands = commands_of(request)
     commands.find(name)
     to = None
     if changes.name is not None:
         to = names.typed(changes.name)
         authorize_also(request, "change", to)
-        check_name(to)
-        if to != name and commands.engine.find(to) is not None:
-            raise errors.FilterExists("there is a filter of the new name already")
-    there = await apply_to_filters(request, lambda _: _change(commands, name, changes, to), name)
-    await context.group_commit.logged()
+    given = changes.model_dump(include=changes.model_fields_set - {"name"})
+    there = await apply_to_filters(request, lambda _: commands.amend(name, given, to), name)
     return (
         ApiResponse(await filter_info(context, to or name)) if there else Response(status_code=204)
     )
-
-
-async def _change(
-    commands: Commands, name: bytes, changes: models.Changes, to: bytes | None
-) -> bool:
-    """Do what was asked for; False if the filter is gone by it."""
-    fields = changes.model_fields_set
-    policy = changes.model_dump(include=POLICY & fields)
-    if policy:
-        await commands.adjust(name, **policy)
-    if "source" in fields:
-        await commands.bind(name, changes.source)
-    if "expires_at" in fields:
-        await commands.expire(name, changes.expires_at)
-    there = commands.engine.find(name) is not None
-    if to is not None and there:
-        await commands.rename(name, to)
-    return there
 
 
 @router.delete(
@@ -158,11 +135,11 @@ async def _change(
 )
 async def drop(request: Request, name: Name) -> Response:
     """Forget a filter."""
-    await context_of(request).background.unlocked(name)
+    await context_of(request).engine.locks.unlocked(name)
     commands = commands_of(request)
     commands.find(name)
-    await commands.drop(name)
-    await context_of(request).group_commit.logged()
+    if not await commands.drop(name):
+        raise errors.UnknownFilter("another client has dropped or renamed the filter")
     return Response(status_code=204)
 
 
@@ -192,12 +169,12 @@ async def samples(
 
 async def filter_info(context: Parts, name: bytes) -> dict[str, Any]:
     """What is known about a filter, ready for JSON."""
-    context.group_commit.join()
+    context.sequencer.join()
     entry = context.commands.find(name)
     about = None
     if entry.filter is not None and entry.filter.nbytes > LARGE:
         about = await asyncio.to_thread(entry.filter.info)
-        context.group_commit.join()
+        context.sequencer.join()
     facts = context.commands.info(name, about)
     del facts["settings"]  # a seed may be a secret; what can be shown is there anyway
     rebuild = context.rebuilds.of(context.commands.find(name))

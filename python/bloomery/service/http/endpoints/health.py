@@ -1,4 +1,4 @@
-"""For those who watch: is it alive, is it ready, what are its figures, is something wrong?"""
+"""Health, metrics and alerts, for operators and their tools."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ router = routes(APIRoute)
 watching = routes()
 
 _NOT_READY = "loading, about to end, or refusing writes"
-# What is answered while the server is loading, too.
-ALWAYS = frozenset({"/healthz", "/readyz", "/openapi.json"})
+
+
+# Only described here: the server answers these two itself (`http/health.py`).
 
 
 @router.get("/healthz", response_class=PlainTextResponse)
 @router.head("/healthz", name="healthz_head", response_class=PlainTextResponse)
-async def healthz() -> PlainTextResponse:
+async def healthz() -> None:
     """200 while the server lives."""
-    return PlainTextResponse("ok\n")
 
 
 @router.get(
@@ -41,17 +41,12 @@ async def healthz() -> PlainTextResponse:
     responses={503: {"description": _NOT_READY}, **problems.describe("invalid-parameter")},
 )
 async def readyz(
-    request: Request,
     writes: Annotated[
         bool, Query(description="false: for those who only read, who may while writes are refused.")
     ] = True,
-) -> PlainTextResponse:
+) -> None:
     """200 while the server takes requests; 503 while it is loading, when it is about to end, while
     it refuses writes, and while a node has not heard of the others for too long."""
-    why = request.app.state.not_ready(writes)
-    if not why:
-        return PlainTextResponse("ok\n")
-    return PlainTextResponse(f"{why}\n", 503, {"Retry-After": problems.RETRY_SECONDS})
 
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"

@@ -52,14 +52,16 @@ def _answering(operation: str) -> Any:
         strong = consistency(scope) if scope["query_string"] else None
         commands = context.commands
         if operation == "contains":
+            if not commands.is_strong(strong):  # else the read learns of new filters
+                await commands.discover(name)
             answers = await commands.read(name, keys, strong)
         else:
+            await commands.prepare(operation, name)
             write = commands.add if operation == "add" else commands.remove
             answers, refused = await commands.run(
                 [name], partial(commands.change, write, name, keys)
             )
             refused = refused and commands.explain(name, refused)
-            await context.group_commit.logged()
             if refused is not None or NO_ROOM in answers:
                 await _refusal(word, (answers, refused), single)(scope, receive, send)
                 return

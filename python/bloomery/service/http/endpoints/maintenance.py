@@ -38,7 +38,7 @@ _ONE = (*problems.ANY, "unknown-filter", "invalid-parameter", "log-unavailable",
 async def clear(request: Request, name: Name) -> Response:
     """Forget every key of a filter."""
     await apply_to_filters(request, lambda commands: commands.clear(name), name)
-    return await _info_when_logged(request, name)
+    return await _info(request, name)
 
 
 @router.post(
@@ -50,7 +50,7 @@ async def clear(request: Request, name: Name) -> Response:
 async def rotate(request: Request, name: Name) -> Response:
     """Let a rotating filter begin a new generation now."""
     await apply_to_filters(request, lambda commands: commands.rotate(name), name)
-    return await _info_when_logged(request, name)
+    return await _info(request, name)
 
 
 @router.post(
@@ -68,7 +68,7 @@ async def merge(request: Request, name: Name, body: models.Merge) -> Response:
     sources = [names.typed(source) for source in body.sources]
     authorize_also(request, "change", *sources)
     await apply_to_filters(request, lambda commands: commands.merge(name, *sources), name, *sources)
-    return await _info_when_logged(request, name)
+    return await _info(request, name)
 
 
 @router.post(
@@ -81,7 +81,7 @@ async def merge(request: Request, name: Name, body: models.Merge) -> Response:
 async def rebuild(request: Request, name: Name, body: models.NewRebuild) -> Response:
     """Begin to build a filter anew from the source it is bound to; it answers meanwhile."""
     context = context_of(request)
-    context.group_commit.join()
+    context.sequencer.join()
     context.rebuilds.start(name, **body.model_dump())
     return ApiResponse(await filter_info(context, name), 202)
 
@@ -144,7 +144,6 @@ class _HeldResponse(StreamingResponse):
             self._end()
 
 
-async def _info_when_logged(request: Request, name: bytes) -> Response:
+async def _info(request: Request, name: bytes) -> Response:
     context = context_of(request)
-    await context.group_commit.logged()
     return ApiResponse(await filter_info(context, name))

@@ -183,6 +183,9 @@ class _SlotTable(NamedTuple):
 # Which bits answer for a key.
 
 
+NO_EVIDENCE: dict[str, Any] = {"of": "", "all": True, "places": []}
+
+
 def evidence(filter: Any, key: Any) -> dict[str, Any]:
     """What in the memory answers for a key: places, what each holds, and whether it agrees that the
     key may be there. `all`: every place must agree for a *maybe*, else one is enough. No places:
@@ -191,7 +194,7 @@ def evidence(filter: Any, key: Any) -> dict[str, Any]:
     if kind in _TABLES:
         return {"of": "slots", "all": False, "places": list(_fingerprints(filter, key))}
     if kind not in ("bloom", "deletable", "counting"):
-        return {"of": "", "all": True, "places": []}
+        return NO_EVIDENCE
     body = memoryview(internals.sections(filter)[0]).cast("B")
     width = int(internals.facts(filter)["counter_bits"]) if kind == "counting" else 1
     at = filter.positions(key) if kind == "bloom" else internals.cells_of(filter, key)

@@ -14,15 +14,16 @@ from itertools import islice
 from typing import Any
 
 from fastapi import Request
-from pydantic_core import to_json
 
 from bloomery.names import printable
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.policy import capacity_of, part_of, policy_of
+from bloomery.service.http.encoding import encode_json
 from bloomery.service.parts import Parts
+from bloomery.service.policy.alerts import Alert
 from bloomery.service.policy.forecast import in_words
-from bloomery.service.policy.policy import capacity_of, part_of, policy_of
 from bloomery.service.sampling.sample import Sample
 from bloomery.service.slices import Slice, gathered
 
@@ -44,8 +45,17 @@ class Board:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._kept: dict[Any, tuple[float, bytes]] = {}
-        self.alerts: deque[dict[str, Any]] = deque(maxlen=_MOST_ALERTS)  # the newest last
-        parts.alerts.on_alert.subscribe(self.alerts.append)
+        self._alerts: deque[tuple[Alert, str]] = deque(maxlen=_MOST_ALERTS)  # the newest last
+        parts.alerts.on_alert.subscribe(lambda alert, state: self._alerts.append((alert, state)))
+
+    def recent_alerts(self, user: User, limit: int) -> list[dict[str, Any]]:
+        """Return the last alerts that a user may see, ready for JSON, the newest last."""
+        seen = [
+            alert.as_dict(state)
+            for alert, state in self._alerts
+            if alert.name is None or user.covers(alert.name)
+        ]
+        return seen[-limit:]
 
     async def table(self, user: User, search: str, sort: str, descending: bool, page: int) -> bytes:
         """A page of the table, as JSON."""
@@ -70,7 +80,7 @@ class Board:
         return self._keep(asked, value)
 
     async def _matching(self, user: User, search: str) -> list[Entry]:
-        self._parts.group_commit.join()
+        self._parts.sequencer.join()
         hidden, covers = self._parts.commands.listing.hidden, user.covers
         matches = _matcher(search)
         entries = list(islice(self._parts.engine.state.filters.values(), _MOST_NAMES))
@@ -84,7 +94,7 @@ class Board:
         kept = self._recent(name)
         if kept is not None:
             return kept
-        self._parts.group_commit.join()
+        self._parts.sequencer.join()
         entry = self._parts.commands.find(name)
         rebuild = self._parts.rebuilds.of(entry)
         adds, checks, maybes = self._parts.engine.figures(entry)
@@ -157,7 +167,7 @@ class Board:
         return answer if time.monotonic() - at < FRESH else None
 
     def _keep(self, asked: Any, value: dict[str, Any]) -> bytes:
-        answer = to_json(value, inf_nan_mode="null")
+        answer = encode_json(value)
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
         self._kept[asked] = (time.monotonic(), answer)

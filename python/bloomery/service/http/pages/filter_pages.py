@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 
 from bloomery import errors
 from bloomery.names import printable
-from bloomery.service.access.permissions import User, check
+from bloomery.service.access.permissions import User, check, exporting
 from bloomery.service.http.body import bodies
 from bloomery.service.http.endpoints.filters import filter_info
 from bloomery.service.http.endpoints.keys import keys_in
@@ -77,6 +77,7 @@ async def show_filter(request: Request, user: User | None) -> Response:
         source=facts["source"],
         sources=sorted(context.lookups.sources),
         target=facts.get("error_rate"),
+        exports=frame.allowed(user, exporting(context.commands.find(name).filter), name),
     )
 
 
@@ -140,4 +141,6 @@ async def test(request: Request, name: Name) -> Response:
 
 def _evidence(request: Request, name: bytes, key: Any) -> dict[str, Any]:
     filter = commands_of(request).find(name).filter
+    if not frame.allowed(request.state.user, exporting(filter), name):
+        return anatomy.NO_EVIDENCE  # by the places of many keys one finds keys that collide
     return anatomy.evidence(filter, key)

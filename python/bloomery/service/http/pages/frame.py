@@ -15,6 +15,7 @@ from bloomery import __version__, errors
 from bloomery.service.access.permissions import OPERATIONS, User, check
 from bloomery.service.access.sessions import Sessions
 from bloomery.service.http import browser, problems
+from bloomery.service.http.encoding import encode_text
 from bloomery.service.http.login import authenticate
 from bloomery.service.http.origin import PAGES
 from bloomery.service.http.problems import NoSession, Refused
@@ -96,7 +97,7 @@ def render(
         "settings": settings,
     }
     text = _environment().get_template(template).render(context | values)
-    return HTMLResponse(text, status)
+    return HTMLResponse(encode_text(text), status)
 
 
 def csrf_token(request: Request) -> str:

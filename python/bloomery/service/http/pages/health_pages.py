@@ -14,14 +14,13 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 
 from bloomery import __version__, _native
-from bloomery.names import unprintable
 from bloomery.service.access.audit import audit_file
 from bloomery.service.access.permissions import User
 from bloomery.service.http.origin import PAGES
 from bloomery.service.http.pages import frame
 from bloomery.service.http.pages.board import board_of
 from bloomery.service.http.route import ApiResponse, context_of, does, routes
-from bloomery.service.observe.metrics import ServerFigures
+from bloomery.service.observe.server_figures import ServerFigures
 from bloomery.service.parts import Parts
 
 data = routes()
@@ -50,14 +49,9 @@ async def health(request: Request) -> Response:
             for alert in parts.alerts.active.values()
             if alert.name is None or user.covers(alert.name)
         ],
-        "recent": [alert for alert in board_of(request).alerts if _may_see(alert, user)][-_ALERTS:],
+        "recent": board_of(request).recent_alerts(user, _ALERTS),
     }
     return ApiResponse(answer)
-
-
-def _may_see(alert: dict[str, Any], user: User) -> bool:
-    name = alert["filter"]
-    return name is None or user.everything or user.covers(unprintable(name))
 
 
 def _server(
@@ -88,8 +82,8 @@ def _durability(parts: Parts, figures: ServerFigures) -> dict[str, Any]:
         "rows": log.seq,
         "unsynced": log.unsynced(time.monotonic()),
         "refusing": None if parts.engine.problem is None else str(parts.engine.problem),
-        "late": parts.group_commit.late_since is not None,
-        "commit": _quantiles(parts.group_commit.latency),
+        "late": parts.sequencer.late_since is not None,
+        "commit": _quantiles(parts.sequencer.latency),
         "snapshot": {
             "number": snapshots.snapshot_number,
             "at": snapshots.last_save,
@@ -136,9 +130,10 @@ def _tail(path: Path, limit: int) -> list[dict[str, Any]]:
     lines = []
     for line in reversed(raw):
         try:
-            lines.append(json.loads(line))
+            read = json.loads(line)
         except ValueError:  # the first may be cut
             continue
+        lines.append(read)
         if len(lines) == limit:
             break
     return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.parts import Parts
 from bloomery.service.sampling.sample import HOUR, MINUTE, RAW
 
@@ -22,7 +22,7 @@ COLUMNS = ("at", *_PEAKS, *_LAST)
 async def series(parts: Parts, entry: Entry, seconds: int) -> dict[str, list[Any]]:
     """The columns of the samples of the last so many seconds, oldest first."""
     spans = next(spans for least, spans in _SPANS if seconds > least)
-    since = parts.engine.state.now - seconds
+    since = parts.engine.now - seconds
     rows: list[dict[str, Any]] = []
     for span in spans:
         samples = await parts.sampler.samples(entry, since, None, span, _LIMIT)

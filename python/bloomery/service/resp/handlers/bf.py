@@ -4,19 +4,20 @@ usual cases of ADD, MADD, EXISTS, MEXISTS and DEL never come here: native code a
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from bloomery.service.commands import NO_ROOM
+from bloomery.service.commands import NO_ROOM, until_refused
 from bloomery.service.engine import Outcome
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.handlers.bf_reserve import ensure_default, make
+from bloomery.service.resp.handlers import membership
+from bloomery.service.resp.handlers.bf_reserve import default_settings, settings_of
 from bloomery.service.resp.handlers.membership import (
     contains,
     contains_many,
-    ensure,
     existing_filter,
 )
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw, refusal
@@ -42,27 +43,33 @@ async def add(client: ClientState, words: list[bytes]) -> Any:
 
 
 @command("BF.MADD", "key item [item ...]", write=True, does="add")
-def madd(client: ClientState, words: list[bytes]) -> Any:
+async def madd(client: ClientState, words: list[bytes]) -> Any:
     """Add keys: for each, 1 if it is definitely new, 0 if it may have been there."""
-    return _write_many(client, words) if client.slices(words) else _write_few(client, words)
+    if client.slices(words):
+        return await _write_many(client, words)
+    return await _write_few(client, words)
 
 
-async def _write_few(client: ClientState, words: list[bytes]) -> list[Any]:
+async def _write_few(
+    client: ClientState, words: list[bytes], settings: Mapping[str, Any] | None = None
+) -> list[Any]:
     name, *keys = words
-    await ensure_default(client, name)
-    return _replies(await client.context.commands.add(name, keys))
+    return _replies(await _add(client, settings, name, keys))
 
 
-async def _write_many(client: ClientState, words: list[bytes]) -> Raw:
+async def _add(
+    client: ClientState, settings: Mapping[str, Any] | None, name: bytes, keys: Any
+) -> Outcome:
+    chosen = default_settings(client) if settings is None else settings
+    return until_refused(await membership.add(client, name, "bf", keys, chosen))
+
+
+async def _write_many(
+    client: ClientState, words: list[bytes], settings: Mapping[str, Any] | None = None
+) -> Raw:
     name, *keys = words
-    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
-    commands = client.context.commands
-
-    async def write() -> Outcome:
-        await ensure_default(client, name)
-        return await commands.change(commands.add, name, keys)
-
-    done, refused = await commands.run([name], write)
+    write = partial(_add, client, settings)
+    done, refused = await client.context.commands.change(write, name, keys)
     replies = ArrayReply(client.protocol)
     async for part in batches(done):
         replies.extend(_replies((bytes(part), None)))
@@ -106,25 +113,21 @@ async def insert(client: ClientState, words: list[bytes]) -> Any:
     if "NOCREATE" in given:
         existing_filter(client, name, "bf")
     nonscaling = "NONSCALING" in given
-    await ensure(
-        client,
-        name,
-        "bf",
-        lambda: make(client, name, rate, capacity, expansion, nonscaling=nonscaling),
-    )
-    return await madd(client, [name, *keys])
+    chosen = settings_of(client, rate, capacity, expansion, nonscaling=nonscaling)
+    write = _write_many if client.slices(keys) else _write_few
+    return await write(client, [name, *keys], chosen)
 
 
 @command("BF.EXISTS", "key item", does="contains")
-def exists(client: ClientState, words: list[bytes]) -> bool:
+async def exists(client: ClientState, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
     return contains(client, words, "bf")[0]
 
 
 @command("BF.MEXISTS", "key item [item ...]", does="contains")
-def mexists(client: ClientState, words: list[bytes]) -> Any:
+async def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return contains_many(client, words, "bf")
+    return await contains_many(client, words, "bf")
 
 
 @command("BF.DEL", "key item", write=True, does="remove")

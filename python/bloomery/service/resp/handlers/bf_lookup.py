@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
@@ -15,14 +14,9 @@ from bloomery.service.resp.table import command
 
 
 @command("BF.LOOKUP", "key item [item ...]", does="lookup")
-def lookup(client: ClientState, words: list[bytes]) -> Awaitable[list[Any]]:
+async def lookup(client: ClientState, words: list[bytes]) -> list[Any]:
     """Look keys up: for each whether it is there (1 or 0), its value, and who says so."""
-    return _looked_up(client, words)
-
-
-async def _looked_up(client: ClientState, words: list[bytes]) -> list[Any]:
     name, *keys = words
-    client.context.group_commit.join()
     looked_up = await client.context.commands.lookup(name, keys, client.strong)
     return [answers.for_resp(answer) for answer in looked_up]
 
@@ -36,16 +30,16 @@ async def forget(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("BF.CONSISTENCY", "[LOCAL | STRONG]", most=1, does="session")
-def consistency(client: ClientState, words: list[bytes]) -> str:
+async def consistency(client: ClientState, words: list[bytes]) -> str:
     """Let this connection be answered from the node's copy (LOCAL), or from it once it has all that
     any node acknowledged before (STRONG); tell how it is."""
     if words:
         given = option(words[0])
         if given not in ("LOCAL", "STRONG"):
             raise Failure("ERR consistency must be LOCAL or STRONG")
-        client.strong = given == "STRONG" and client.context.engine.shared is not None
+        client.strong = given == "STRONG" and not client.context.engine.batches.exclusive
         client.observe()
-    alone = client.context.engine.shared is None
+    alone = client.context.engine.batches.exclusive
     return "strong" if alone or client.context.commands.is_strong(client.strong) else "local"
 
 
@@ -71,7 +65,7 @@ async def unbind(client: ClientState, words: list[bytes]) -> str:
     write=True,
     does="change",
 )
-def rebuild(client: ClientState, words: list[bytes]) -> Any:
+async def rebuild(client: ClientState, words: list[bytes]) -> Any:
     """Begin to build a filter anew from the source it is bound to; STATUS tells how far that is."""
     name, *rest = words
     if len(rest) == 1 and option(rest[0]) == "STATUS":

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.domain.deferral import LARGE
-from bloomery.service.domain.state import Entry
-from bloomery.service.resp import limits
+from bloomery.service.domain.entry import Entry
+from bloomery.service.domain.operations import LARGE
+from bloomery.service.resp import authorize, limits
 from bloomery.service.resp.arguments import integer, option, options
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
@@ -20,7 +19,7 @@ from bloomery.storage import files
 
 
 @command("BF.CARD", "key", does="info")
-def card(client: ClientState, words: list[bytes]) -> int:
+async def card(client: ClientState, words: list[bytes]) -> int:
     """Tell how many distinct keys were added, as far as the filter could tell them apart."""
     entry = filter_at(client, words[0], "bf")
     return 0 if entry is None else entry.items
@@ -59,7 +58,7 @@ _FIELDS = {
 
 
 @command("BF.INFO", "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]", does="info")
-def info(client: ClientState, words: list[bytes]) -> Any:
+async def info(client: ClientState, words: list[bytes]) -> Any:
     """Tell what a filter was made for and what it holds."""
     entry = existing_filter(client, words[0], "bf")
     facts = _facts(entry)
@@ -89,7 +88,7 @@ def _layer(layer: dict[str, float], hash_width: int) -> str:
 
 
 @command("BF.DEBUG", "key", does="info")
-def debug(client: ClientState, words: list[bytes]) -> Any:
+async def debug(client: ClientState, words: list[bytes]) -> Any:
     """Tell how a filter is built."""
     entry = existing_filter(client, words[0], "bf")
     lines = [f"size:{entry.items}"]
@@ -97,7 +96,7 @@ def debug(client: ClientState, words: list[bytes]) -> Any:
         width = entry.filter.hash_width
         lines += [_layer(layer, width) for layer in entry.filter.layers()]
     elif entry.filter is not None and entry.filter.nbytes > LARGE:
-        return _debug_large(entry)
+        return await _debug_large(entry)
     elif entry.filter is not None:
         lines += _described(entry.filter.info())
     return [line.encode("utf-8", "replace") for line in lines]
@@ -115,7 +114,7 @@ async def _debug_large(entry: Entry) -> list[bytes]:
 
 
 @command("BF.SCANDUMP", "key iterator", does="export")
-def scandump(client: ClientState, words: list[bytes]) -> Any:
+async def scandump(client: ClientState, words: list[bytes]) -> Any:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     name, iterator = words[0], integer(words[1])
     entry = existing_filter(client, name, "bf")
@@ -123,17 +122,14 @@ def scandump(client: ClientState, words: list[bytes]) -> Any:
         raise Failure("Second argument must be numeric")
     if iterator < 0:
         return [0, b""]
+    authorize.check_export(client, name, "bf.scandump", entry.filter, begins=iterator == 0)
     commands = client.context.commands
     if entry.filter is not None and entry.filter.kind == "redisbloom":
         return list(entry.filter.chunk(iterator))
     if iterator == 0:
-        return _first_part(client, name)
+        return [1, await commands.export_head(name)]
     data = commands.export(name, iterator - 1)
     return [iterator + len(data) if data else 0, data]
-
-
-async def _first_part(client: ClientState, name: bytes) -> list[Any]:
-    return [1, await client.context.commands.export_head(name)]
 
 
 @command("BF.LOADCHUNK", "key iterator data", write=True, does="import")
@@ -161,7 +157,7 @@ async def loadchunk(client: ClientState, words: list[bytes]) -> Any:
         try:
             await commands.load(name, iterator, data)
         except errors.CorruptData as problem:
-            raise Failure(str(problem)) from None  # in RedisBloom's words already
+            raise Failure(str(problem)) from None  # RedisBloom's texts
     elif entry.filter is None:
         position = iterator - len(data) + files.HEADER_BYTES
         if len(data) > limits.LOAD_PIECE_BYTES and not client.executing:
@@ -175,15 +171,13 @@ async def loadchunk(client: ClientState, words: list[bytes]) -> Any:
 async def _load_pieces(client: ClientState, name: bytes, position: int, data: bytes) -> str:
     """Take a large part in pieces: each is copied several times, and others wait."""
     commands = client.context.commands
-    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
     loading = commands.find(name).loading
     # Some of it is there if it failed half-way, and is sent again.
     there = 0 if loading is None else min(max(loading.received - (position - 1), 0), len(data) - 1)
     for start in range(there, len(data), limits.LOAD_PIECE_BYTES):
         piece = data[start : start + limits.LOAD_PIECE_BYTES]
-        client.context.group_commit.join()
-        load = partial(commands.load, name, position + start, piece)
-        await client.context.background.run([name], load)
+        await client.context.engine.locks.unlocked(name)
+        await commands.load(name, position + start, piece)
         await asyncio.sleep(0)
     return OK
 

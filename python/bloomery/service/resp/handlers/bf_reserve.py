@@ -7,7 +7,7 @@ from typing import Any
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import decimal, integer, options
 from bloomery.service.resp.client import ClientState
-from bloomery.service.resp.handlers.membership import ensure, filter_at
+from bloomery.service.resp.handlers.membership import filter_at
 from bloomery.service.resp.replies import EXISTS, OK, Failure
 from bloomery.service.resp.table import command
 from bloomery.sizing import MIN_ERROR_RATE
@@ -32,18 +32,17 @@ POLICY = {
 }
 
 
-async def make(
+def settings_of(
     client: ClientState,
-    name: bytes,
     rate: float,
     capacity: int,
     expansion: int,
     *,
     nonscaling: bool = False,
     **more: Any,
-) -> None:
-    """Make a filter as BF commands do: one that grows, unless it is nonscaling or its expansion is
-    0."""
+) -> dict[str, Any]:
+    """Return the settings of a filter that BF commands create: one that grows, unless it is
+    nonscaling or its expansion is 0."""
     settings = client.context.settings
     rate = min(rate, _MOST_RATE)
     grows = expansion > 0 and not nonscaling
@@ -60,16 +59,14 @@ async def make(
         if redisbloom:
             kind = "redisbloom"
             chosen |= {"expansion": expansion, "nonscaling": not grows}
-    await client.context.commands.create(name, kind, **chosen, **more)
+    return {"kind": kind, **chosen, **more}
 
 
-async def ensure_default(client: ClientState, name: bytes) -> None:
-    """Make a filter of the default settings, unless there is one: to add to it."""
+def default_settings(client: ClientState) -> dict[str, Any]:
+    """Return the settings of a filter that an add creates."""
     settings = client.context.settings
     rate, size = settings.bf_error_rate, settings.bf_initial_size
-    await ensure(
-        client, name, "bf", lambda: make(client, name, rate, size, settings.bf_expansion_factor)
-    )
+    return settings_of(client, rate, size, settings.bf_expansion_factor)
 
 
 @command(
@@ -99,7 +96,8 @@ async def reserve(client: ClientState, words: list[bytes]) -> str:
     expansion, nonscaling, more = _options(client, rest)
     if filter_at(client, name, "bf") is not None:
         raise EXISTS
-    await make(client, name, rate, capacity, expansion, nonscaling=nonscaling, **more)
+    settings = settings_of(client, rate, capacity, expansion, nonscaling=nonscaling, **more)
+    await client.context.commands.create(name, **settings)
     return OK
 
 
@@ -138,7 +136,7 @@ def _options(client: ClientState, rest: list[bytes]) -> tuple[int, bool, dict[st
 
 
 def policy_value(word: bytes) -> float | str:
-    """A number, or else the text: `service/policy/policy.py` says what is right."""
+    """A number, or else the text: `service/domain/policy.py` says what is right."""
     number = decimal(word)
     return word.decode("utf-8", "replace") if number is None else number
 

@@ -3,36 +3,35 @@ DEL and COUNT never come here: native code answers them (`_native.Session`)."""
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Any
 
 from bloomery import errors
-from bloomery.service.commands import NO_ROOM
+from bloomery.service.commands import AT_ONCE, NO_ROOM, repeat, until_refused
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, options
 from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers import membership
 from bloomery.service.resp.handlers.membership import (
     contains,
     contains_many,
-    ensure,
     existing_filter,
     filter_at,
 )
 from bloomery.service.resp.replies import EXISTS, NOT_FOUND, OK, ArrayReply, Failure, Raw, refusal
 from bloomery.service.resp.table import command, wrong_arity
-from bloomery.service.slices import FEW
+from bloomery.service.slices import batches
 
 
-async def _make(client: ClientState, name: bytes, capacity: int, **chosen: int) -> None:
+def _settings(client: ClientState, capacity: int, **chosen: int) -> dict[str, Any]:
+    """Return the settings of a filter that CF commands create."""
     settings = client.context.settings
-    usual = {
+    default = {
         "bucket_size": settings.cf_bucket_size,
         "max_iterations": settings.cf_max_iterations,
         "expansion": settings.cf_expansion_factor,
     }
-    await client.context.commands.create(
-        name, "rediscuckoo", capacity=capacity, **{**usual, **chosen}
-    )
+    return {"kind": "rediscuckoo", "capacity": capacity, **default, **chosen}
 
 
 _OPTIONS = {
@@ -71,35 +70,40 @@ async def reserve(client: ClientState, words: list[bytes]) -> str:
         raise Failure(f"Capacity must be in the range [2 * BUCKETSIZE, {limits.MAX_CAPACITY}]")
     if filter_at(client, words[0], "cf") is not None:
         raise EXISTS
-    await _make(client, words[0], capacity, **chosen)
+    await client.context.commands.create(words[0], **_settings(client, capacity, **chosen))
     return OK
 
 
 _FULL = "Filter is full"
 
 
-async def _insert_many(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> Raw:
-    """As `_insert`, in slices between which others have their turn; the reply."""
+async def _insert_many(
+    client: ClientState, name: bytes, keys: list[bytes], settings: dict[str, Any], new: bool
+) -> Raw:
+    """As `_insert`, in slices between which other clients are served; the reply."""
     replies = ArrayReply(client.protocol)
-    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
-    async for batch in client.context.commands.batches(name, keys):
-        client.context.group_commit.join()
-        replies.extend(_as_replies(client, await _insert(client, name, list(batch), new), new))
+    async for batch in batches(keys, AT_ONCE):
+        await client.context.engine.locks.unlocked(name)
+        done = await repeat(partial(_insert, client, name, list(batch), settings, new))
+        replies.extend(_as_replies(client, done, new))
     return replies.encoded()
 
 
 def _check_layers(client: ClientState, name: bytes) -> None:
     """Refuse a filter that has grown as often as it may: as RedisBloom does, before the first item
     of a command, and not before each."""
-    grown: int = client.context.commands.find(name).filter.num_layers
+    entry = filter_at(client, name, "cf")
+    grown: int = 0 if entry is None or entry.filter is None else entry.filter.num_layers
     if grown >= client.context.settings.cf_max_expansions:
         raise Failure("Maximum expansions reached")
 
 
-async def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool) -> list[int]:
-    """Add keys, with `new` only those that are definitely not there: 1, 0, or -1 where there is no
+async def _insert(
+    client: ClientState, name: bytes, keys: list[bytes], settings: dict[str, Any], new: bool
+) -> list[int]:
+    """Add keys, with `new` only those that are definitely new: 1, 0, or -1 where there is no
     room."""
-    done, refused = await client.context.commands.try_each(name, keys, only_new=new)
+    done, refused = await membership.add(client, name, "cf", keys, settings, only_new=new)
     if refused is not None:
         failure = refusal("cf", refused)
         if failure.text != _FULL:
@@ -108,15 +112,16 @@ async def _insert(client: ClientState, name: bytes, keys: list[bytes], new: bool
 
 
 async def _add_one(client: ClientState, words: list[bytes], new: bool) -> bool:
-    commands = client.context.commands
-    capacity = client.context.settings.cf_initial_size
-    await ensure(client, words[0], "cf", lambda: _make(client, words[0], capacity))
-    _check_layers(client, words[0])
-    done, refused = await commands.add(words[0], words[1:], only_new=new)
+    name, *keys = words
+    settings = _settings(client, client.context.settings.cf_initial_size)
+    _check_layers(client, name)
+    outcome = await membership.add(client, name, "cf", keys, settings, only_new=new)
+    done, refused = until_refused(outcome)
     if refused is not None:
         raise refusal("cf", refused)
     if done[0] == NO_ROOM:
-        grows = commands.find(words[0]).filter.expansion
+        entry = filter_at(client, name, "cf")
+        grows = entry is not None and entry.filter.expansion
         raise refusal("cf", ("not-enough-memory", "")) if grows else Failure(_FULL)
     return bool(done[0])
 
@@ -151,20 +156,11 @@ async def _insert_words(client: ClientState, words: list[bytes], name: str) -> A
         capacity = number
     if "NOCREATE" in given:
         existing_filter(client, words[0], "cf")
-    await ensure(client, words[0], "cf", lambda: _make(client, words[0], capacity))
     _check_layers(client, words[0])
-    new = name == "CF.INSERTNX"
+    new, chosen = name == "CF.INSERTNX", _settings(client, capacity)
     if client.slices(keys):
-        return await _insert_many(client, words[0], keys, new)
-    if client.executing and len(keys) > FEW and _is_slow(client, words[0]):
-        raise Failure(f"ERR more than {FEW} keys in a transaction, with so many MAXITERATIONS")
-    return _as_replies(client, await _insert(client, words[0], keys, new), new)
-
-
-def _is_slow(client: ClientState, name: bytes) -> bool:
-    """May a key take a millisecond?"""
-    entry = filter_at(client, name, "cf")
-    return entry is not None and entry.filter.max_iterations > 1000
+        return await _insert_many(client, words[0], keys, chosen, new)
+    return _as_replies(client, await _insert(client, words[0], keys, chosen, new), new)
 
 
 def _as_replies(client: ClientState, replies: list[int], new: bool) -> list[Any]:
@@ -186,19 +182,19 @@ async def insertnx(client: ClientState, words: list[bytes]) -> Any:
 
 
 @command("CF.EXISTS", "key item", does="contains")
-def exists(client: ClientState, words: list[bytes]) -> bool:
+async def exists(client: ClientState, words: list[bytes]) -> bool:
     """Tell whether a key may have been added: 0 is certain."""
     return contains(client, words, "cf")[0]
 
 
 @command("CF.MEXISTS", "key item [item ...]", does="contains")
-def mexists(client: ClientState, words: list[bytes]) -> Any:
+async def mexists(client: ClientState, words: list[bytes]) -> Any:
     """Tell of each key whether it may have been added: 0 is certain."""
-    return contains_many(client, words, "cf")
+    return await contains_many(client, words, "cf")
 
 
 @command("CF.COUNT", "key item", does="contains")
-def count(client: ClientState, words: list[bytes]) -> int:
+async def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how often a key was added, at most."""
     if filter_at(client, words[0], "cf") is None:
         return 0
@@ -215,7 +211,7 @@ async def delete(client: ClientState, words: list[bytes]) -> bool:
 
 
 @command("CF.INFO", "key", does="info")
-def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
+async def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
     """Tell how a filter is built and what it holds."""
     entry = existing_filter(client, words[0], "cf")
     cuckoo = entry.filter
@@ -232,7 +228,7 @@ def info(client: ClientState, words: list[bytes]) -> dict[str, int]:
 
 
 @command("CF.DEBUG", "key", does="info")
-def debug(client: ClientState, words: list[bytes]) -> bytes:
+async def debug(client: ClientState, words: list[bytes]) -> bytes:
     """Tell how a filter is built, in one line."""
     entry = existing_filter(client, words[0], "cf")
     cuckoo = entry.filter
@@ -253,7 +249,7 @@ async def compact(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("CF.SCANDUMP", "key iterator", does="export")
-def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
+async def scandump(client: ClientState, words: list[bytes]) -> list[Any]:
     """Return a filter in parts: the next iterator and bytes; from 0 until it is 0 again."""
     iterator = integer(words[1])
     if iterator is None or iterator < 0:

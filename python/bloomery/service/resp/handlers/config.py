@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import replace
 
 from bloomery import errors
@@ -27,7 +26,7 @@ def _fixed(client: ClientState) -> dict[str, str]:
 
 
 @command("CONFIG GET", "parameter [parameter ...]", group="server", does="server")
-def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
+async def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
     """Tell the settings whose names match."""
     matches = [glob(word.lower()) for word in words]
     settings = client.context.settings
@@ -40,7 +39,7 @@ def get(client: ClientState, words: list[bytes]) -> dict[bytes, bytes]:
 
 
 @command("CONFIG SET", "parameter value [parameter value ...]", group="server", does="server")
-def set_(client: ClientState, words: list[bytes]) -> str:
+async def set_(client: ClientState, words: list[bytes]) -> str:
     """Change settings: all of them, or none if one is wrong."""
     if len(words) % 2:
         raise Failure("ERR syntax error")
@@ -71,28 +70,24 @@ def _failed(name: str, why: str) -> Failure:
 
 
 @command("CONFIG RESETSTAT", group="server", does="server")
-def resetstat(client: ClientState, words: list[bytes]) -> str:
+async def resetstat(client: ClientState, words: list[bytes]) -> str:
     """Count connections and commands from 0."""
     client.clients.forget_figures()
     return OK
 
 
 @command("CONFIG REWRITE", group="server", does="server")
-def rewrite(client: ClientState, words: list[bytes]) -> Awaitable[str]:
+async def rewrite(client: ClientState, words: list[bytes]) -> str:
     """Write what CONFIG SET has changed into the configuration file, which keeps its comments."""
     live = client.context.live
     if live.file is None:
         raise Failure("ERR The server is running without a config file")
-
-    async def write() -> str:
-        try:
-            await live.rewrite()
-        except (OSError, errors.InvalidParameter) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else problem
-            raise Failure(f"ERR Rewriting config file: {why}") from None
-        return OK
-
-    return write()
+    try:
+        await live.rewrite()
+    except (OSError, errors.InvalidParameter) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise Failure(f"ERR Rewriting config file: {why}") from None
+    return OK
 
 
 help_command("CONFIG", "server")

@@ -9,7 +9,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def _persistence(client: ClientState, user: User) -> Facts:
         "aof_enabled": 1,
         "aof_last_write_status": "err" if engine.problem else "ok",
         "aof_pending_bio_fsync": int(engine.log.flushing),
-        "aof_delayed_fsync": client.context.group_commit.delayed,
+        "aof_delayed_fsync": client.context.sequencer.delayed,
     }
 
 
@@ -148,9 +148,8 @@ def _own(client: ClientState, user: User) -> Facts:
         "filters_memory_budget": client.context.settings.maxmemory,
         "log_segment": engine.log.segment,
         "log_bytes": _log_bytes(engine.log.path),
-        "log_pending": len(engine.log.pending),
         "log_unsynced_seconds": f"{engine.log.unsynced(time.monotonic()):.1f}",
-        "log_late": int(client.context.group_commit.late_since is not None),
+        "log_late": int(client.context.sequencer.late_since is not None),
         "refusing_writes": int(engine.problem is not None),
         "refusing_writes_reason": engine.problem or "",
         "last_snapshot": snapshots.snapshot_number,
@@ -168,14 +167,11 @@ def _own(client: ClientState, user: User) -> Facts:
 
 
 def _log_bytes(path: Path) -> int:
-    """Of the segment that is written to."""
-    total = 0
-    for file in (path, Path(f"{path}-wal")):
-        try:
-            total += file.stat().st_size
-        except OSError:  # it was closed meanwhile
-            continue
-    return total
+    """Return the size of the segment that is written to."""
+    try:
+        return path.stat().st_size
+    except OSError:  # a snapshot has removed it
+        return 0
 
 
 def _store(client: ClientState, user: User) -> Facts:
@@ -203,7 +199,7 @@ _NAMING = ("recovery_problem_",)  # what may name filters
 
 
 @command("INFO", "[section [section ...]]", group="server", does="look")
-def info(client: ClientState, words: list[bytes]) -> TextReply:
+async def info(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about the server."""
     client.context.engine.begin()
     wanted = {option(word) for word in words}
@@ -233,21 +229,17 @@ def _line(value: Any) -> str:
 
 
 @command("SAVE", group="server", does="server")
-def save(client: ClientState, words: list[bytes]) -> Awaitable[str]:
+async def save(client: ClientState, words: list[bytes]) -> str:
     """Make a snapshot and wait for it; others are served meanwhile."""
     snapshots = client.context.snapshots
     if snapshots.running:
         raise _SAVING
-
-    async def wait() -> str:
-        await snapshots.save()
-        return OK
-
-    return wait()
+    await snapshots.save()
+    return OK
 
 
 @command("BGSAVE", "[SCHEDULE]", group="server", does="server")
-def bgsave(client: ClientState, words: list[bytes]) -> str:
+async def bgsave(client: ClientState, words: list[bytes]) -> str:
     """Begin a snapshot; LASTSAVE tells when it is made."""
     if words and option(words[0]) != "SCHEDULE":
         raise Failure("ERR syntax error")
@@ -258,13 +250,13 @@ def bgsave(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("LASTSAVE", group="server", does="look")
-def lastsave(client: ClientState, words: list[bytes]) -> int:
+async def lastsave(client: ClientState, words: list[bytes]) -> int:
     """Tell the Unix time of the last snapshot."""
     return int(client.context.snapshots.last_save)
 
 
 @command("MEMORY USAGE", "key [SAMPLES count]", group="server", does="info")
-def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
+async def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
     """Tell how many bytes a filter takes."""
     if len(words) > 1:
         if len(words) != 3 or option(words[1]) != "SAMPLES":
@@ -286,14 +278,14 @@ help_command("MEMORY", "server")
 
 
 @command("WAIT", "numreplicas timeout", group="connection", does="session")
-def wait(client: ClientState, words: list[bytes]) -> int | Awaitable[int]:
+async def wait(client: ClientState, words: list[bytes]) -> int:
     """Tell how many replicas have what this client wrote: 0, once the milliseconds are over."""
     replicas, timeout = parse_integer(words[0]), integer(words[1])
     if timeout is None:
         raise Failure("ERR timeout is not an integer or out of range")
     if timeout < 0:
         raise Failure("ERR timeout is negative")
-    return 0 if replicas <= 0 else _none_in(client, timeout / 1000 or math.inf)
+    return 0 if replicas <= 0 else await _none_in(client, timeout / 1000 or math.inf)
 
 
 async def _none_in(client: ClientState, seconds: float) -> int:

@@ -97,27 +97,27 @@ def _commands_named(words: list[bytes]) -> list[Command | None]:
 
 
 @command("COMMAND", most=None, group="connection", does="session")
-def everything(client: ClientState, words: list[bytes]) -> list[Any]:
+async def everything(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe every command."""
     return [_described(entry) for entry in _all().values()]
 
 
 @command("COMMAND COUNT", group="connection", does="session")
-def count(client: ClientState, words: list[bytes]) -> int:
+async def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how many commands there are."""
     return len(_all())
 
 
 @command("COMMAND INFO", "[command-name [command-name ...]]", group="connection", does="session")
-def info(client: ClientState, words: list[bytes]) -> list[Any]:
+async def info(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
-        return everything(client, [])
+        return await everything(client, [])
     return [None if entry is None else _described(entry) for entry in _commands_named(words)]
 
 
 @command("COMMAND GETKEYS", "command [arg ...]", group="connection", does="session")
-def getkeys(client: ClientState, words: list[bytes]) -> list[bytes]:
+async def getkeys(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell which words of a command are names of filters."""
     try:
         entry = find(words)
@@ -147,7 +147,7 @@ def _documented(entry: Command) -> dict[bytes, Any]:
 
 
 @command("COMMAND DOCS", "[command-name [command-name ...]]", group="connection", does="session")
-def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
+async def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
     wanted = _commands_named(words) if words else _all().values()
     return {entry.full_name.encode(): _documented(entry) for entry in wanted if entry is not None}
@@ -160,7 +160,7 @@ def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     group="connection",
     does="session",
 )
-def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
+async def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell the names of commands."""
     entries = list(_all().values())
     if words:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable
 from typing import Any
 
 from bloomery import errors
 from bloomery.service.access.glob import glob
 from bloomery.service.access.permissions import User
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState
@@ -21,6 +19,7 @@ from bloomery.service.slices import FEW, batches, gathered
 _SYNTAX = Failure("ERR syntax error")
 _NO_SUCH_KEY = Failure("ERR no such key")
 _MOST = (1 << 63) - 1
+_FLUSHES = 8  # rounds in which FLUSHALL drops what other clients create at the same time
 
 
 def _type(entry: Entry) -> str:
@@ -39,50 +38,44 @@ async def delete(client: ClientState, words: list[bytes]) -> int:
 async def _drop_many(client: ClientState, names: list[bytes]) -> int:
     """Drop many filters, in batches between which others have their turn."""
     dropped = 0
-    await asyncio.sleep(0)  # what follows is not done twice, however long it takes
-    async for batch in batches(names):
-        await client.context.background.unlocked(*batch)
-        client.context.group_commit.join()
+    async for batch in batches(names, FEW):
+        await client.context.engine.locks.unlocked(*batch)
         dropped += await client.context.commands.drop(*batch)
     return dropped
 
 
 @command("EXISTS", "key [key ...]", group="generic", does="info")
 @command("TOUCH", "key [key ...]", group="generic", does="info")
-def exists(client: ClientState, words: list[bytes]) -> Any:
+async def exists(client: ClientState, words: list[bytes]) -> Any:
     """Tell how many of the names have a filter; one that is given twice counts twice."""
     find = client.context.engine.find
     if client.slices(words):
-        return _counted(gathered(words, lambda name: find(name) is not None))
+        return len(await gathered(words, lambda name: find(name) is not None))
     return sum(find(name) is not None for name in words)
 
 
-async def _counted(listed: Awaitable[list[Any]]) -> int:
-    return len(await listed)
-
-
 @command("TYPE", "key", group="generic", does="info")
-def type_(client: ClientState, words: list[bytes]) -> str:
+async def type_(client: ClientState, words: list[bytes]) -> str:
     """Tell which commands a filter answers to: MBbloom-- for BF, MBbloomCF for CF."""
     entry = client.context.engine.find(words[0])
     return "none" if entry is None else _type(entry)
 
 
 @command("OBJECT ENCODING", "key", group="generic", does="info")
-def encoding(client: ClientState, words: list[bytes]) -> bytes | None:
+async def encoding(client: ClientState, words: list[bytes]) -> bytes | None:
     """Accepted: all filters are raw."""
     return None if client.context.engine.find(words[0]) is None else b"raw"
 
 
 @command("OBJECT REFCOUNT", "key", group="generic", does="info")
-def refcount(client: ClientState, words: list[bytes]) -> int | None:
+async def refcount(client: ClientState, words: list[bytes]) -> int | None:
     """Accepted: every filter is there once."""
     return None if client.context.engine.find(words[0]) is None else 1
 
 
 @command("OBJECT IDLETIME", "key", group="generic", does="info")
 @command("OBJECT FREQ", "key", group="generic", does="info")
-def idletime(client: ClientState, words: list[bytes]) -> None:
+async def idletime(client: ClientState, words: list[bytes]) -> None:
     """Refused for a filter that is there: when it was last used is not kept."""
     if client.context.engine.find(words[0]) is not None:
         raise Failure("ERR when a filter was last used is not kept: none is ever evicted")
@@ -100,7 +93,7 @@ def _user(client: ClientState) -> User:
 
 
 @command("KEYS", "pattern", group="generic", does="look")
-def keys(client: ClientState, words: list[bytes]) -> Any:
+async def keys(client: ClientState, words: list[bytes]) -> Any:
     """Tell every name that matches a pattern and is one's own to use."""
     user, match, names = _user(client), glob(words[0]), client.context.commands.listing.names()
 
@@ -110,7 +103,7 @@ def keys(client: ClientState, words: list[bytes]) -> Any:
 
     if len(names) <= FEW:
         return [name for name in names if matches(name)]
-    return gathered(names, matches)
+    return await gathered(names, matches)
 
 
 @command(
@@ -120,7 +113,7 @@ def keys(client: ClientState, words: list[bytes]) -> Any:
     group="generic",
     does="look",
 )
-def scan(client: ClientState, words: list[bytes]) -> Any:
+async def scan(client: ClientState, words: list[bytes]) -> Any:
     """Tell some names and the cursor for the next ones; from 0 until it is 0 again."""
     cursor = integer(words[0])
     if cursor is None or cursor < 0:
@@ -148,35 +141,28 @@ def scan(client: ClientState, words: list[bytes]) -> Any:
 
     if count <= FEW:
         return [b"%d" % following, [entry.name for entry in entries if matches(entry)]]
-    return _scanned(following, gathered(entries, matches))
-
-
-async def _scanned(following: int, listed: Awaitable[list[Entry]]) -> list[Any]:
-    return [b"%d" % following, [entry.name for entry in await listed]]
+    listed = await gathered(entries, matches)
+    return [b"%d" % following, [entry.name for entry in listed]]
 
 
 @command("RANDOMKEY", group="generic", does="look")
-def randomkey(client: ClientState, words: list[bytes]) -> Any:
+async def randomkey(client: ClientState, words: list[bytes]) -> Any:
     """Tell any name."""
     names, user = client.context.commands.listing.names(), _user(client)
     if user.everything:
         return random.choice(names) if names else None
-    return _any(gathered(names, user.covers))
-
-
-async def _any(listed: Awaitable[list[bytes]]) -> bytes | None:
-    names = await listed
+    names = await gathered(names, user.covers)
     return random.choice(names) if names else None
 
 
 @command("DBSIZE", group="server", does="look")
-def dbsize(client: ClientState, words: list[bytes]) -> Any:
+async def dbsize(client: ClientState, words: list[bytes]) -> Any:
     """Tell how many filters there are that are one's own to use."""
     client.context.engine.begin()
     commands, user = client.context.commands, _user(client)
     if user.everything:
         return commands.listing.number(user)
-    return _counted(gathered(commands.listing.names(), user.covers))
+    return len(await gathered(commands.listing.names(), user.covers))
 
 
 @command("FLUSHALL", "[ASYNC|SYNC]", write=True, group="server", does="server")
@@ -185,25 +171,17 @@ async def flush(client: ClientState, words: list[bytes]) -> str:
     """Drop every filter."""
     if words and option(words[0]) not in ("ASYNC", "SYNC"):
         raise _SYNTAX
-    await client.context.commands.prepare("drop")  # other nodes may have made some
-    names, engine = client.context.commands.listing.names(), client.context.engine
-    busy = any(engine.is_locked(engine.state.names[name]) for name in names)
-    if busy and client.executing:
-        raise Failure("ERR a filter is worked on: try again in a moment")
-    if busy or client.slices(names):
-        return await _flush_many(client, names)
-    await client.context.commands.drop(*names)
-    return OK
-
-
-async def _flush_many(client: ClientState, names: list[bytes]) -> str:
-    """Drop all, in slices; what a thread makes meanwhile, a copy say, is dropped too."""
-    commands, engine = client.context.commands, client.context.engine
-    while len(names) > FEW or any(engine.is_locked(engine.state.names[name]) for name in names):
+    await client.context.commands.prepare("drop")  # other nodes may have created some
+    engine, listing = client.context.engine, client.context.commands.listing
+    for _ in range(_FLUSHES):  # what was being created, a copy say, is dropped too
+        await engine.settle()
+        names = listing.names()
+        if not names:
+            break
+        if client.executing and engine.locks.is_locked(names):
+            # The other transaction could wait for this one.
+            raise Failure("ERR a filter is busy with a long operation; retry in a moment")
         await _drop_many(client, names)
-        client.context.group_commit.join()
-        names = commands.listing.names()
-    await commands.drop(*names)
     return OK
 
 
@@ -227,7 +205,10 @@ async def renamenx(client: ClientState, words: list[bytes]) -> int:
         raise _NO_SUCH_KEY
     if find(words[1]) is not None:
         return 0
-    await client.context.commands.rename(*words)
+    try:
+        await client.context.commands.rename(*words, replace=False)
+    except errors.FilterExists:  # another client was faster
+        return 0
     return 1
 
 
@@ -273,14 +254,14 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
 
     async def handler(client: ClientState, words: list[bytes]) -> int:
         options = _conditions(words[2:])
-        number, now = parse_integer(words[1]), client.context.engine.state.now
+        number, now = parse_integer(words[1]), client.context.engine.now
         at = number * unit + (int(now * 1000) if since_now else 0)
         if not -_MOST <= number * unit <= _MOST or at > _MOST:
             raise Failure(f"ERR invalid expire time in '{name.lower()}' command")
         entry = client.context.engine.find(words[0])
         if entry is None or not _allowed(entry.expires_at, at / 1000, options):
             return 0
-        await client.context.commands.expire(words[0], at / 1000)
+        await client.context.commands.expire(words[0], at / 1000, check=True)
         return 1
 
     what = "seconds" if unit == 1000 else "milliseconds"
@@ -317,7 +298,7 @@ def _allowed(before: float | None, at: float, conditions: set[str]) -> bool:
 def _tell(name: str, unit: int, since_now: bool) -> None:
     """Enter TTL or one of its kin."""
 
-    def handler(client: ClientState, words: list[bytes]) -> int:
+    async def handler(client: ClientState, words: list[bytes]) -> int:
         engine = client.context.engine
         entry = engine.find(words[0])
         if entry is None:
@@ -326,7 +307,7 @@ def _tell(name: str, unit: int, since_now: bool) -> None:
             return -1
         left = round(entry.expires_at * 1000)
         if since_now:
-            left = max(left - int(engine.state.now * 1000), 0)
+            left = max(left - int(engine.now * 1000), 0)
         return (left + unit // 2) // unit
 
     what = "seconds" if unit == 1000 else "milliseconds"
@@ -348,5 +329,5 @@ async def persist(client: ClientState, words: list[bytes]) -> int:
     entry = client.context.engine.find(words[0])
     if entry is None or entry.expires_at is None:
         return 0
-    await client.context.commands.expire(words[0], None)
+    await client.context.commands.expire(words[0], None, check=True)
     return 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from typing import Any
 
 from bloomery.errors import UnknownFilter
-from bloomery.service.domain.state import Entry
+from bloomery.service.domain.entry import Entry
+from bloomery.service.engine import Outcome
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import NOT_FOUND, WRONG_TYPE, ArrayReply, Raw
 from bloomery.service.slices import batches
@@ -29,13 +30,23 @@ def existing_filter(client: ClientState, name: bytes, family: str) -> Entry:
     return entry
 
 
-async def ensure(
-    client: ClientState, name: bytes, family: str, make: Callable[[], Awaitable[None]]
-) -> None:
-    """Have a filter of this name and family to add to, made if there is none."""
+async def add(
+    client: ClientState,
+    name: bytes,
+    family: str,
+    keys: Any,
+    settings: Mapping[str, Any],
+    *,
+    only_new: bool = False,
+) -> Outcome:
+    """Add keys to the filter of this name and family, for all of them a byte. If there is none, it
+    is created with these settings in the same step."""
+    commands = client.context.commands
     if filter_at(client, name, family) is None:
-        await client.context.commands.ensure(name, make)
-        filter_at(client, name, family)  # another node's
+        await commands.discover(name)  # another node can have created it
+    if filter_at(client, name, family) is None:
+        return await commands.create_with(name, keys, settings, only_new=only_new)
+    return await commands.try_each(name, keys, only_new=only_new)
 
 
 def contains(client: ClientState, words: list[bytes], family: str) -> list[bool]:
@@ -46,14 +57,12 @@ def contains(client: ClientState, words: list[bytes], family: str) -> list[bool]
     return [bool(answer) for answer in client.context.commands.contains(name, keys)]
 
 
-def contains_many(client: ClientState, words: list[bytes], family: str) -> Any:
-    """The same for any number of keys: many are asked for in slices, between which others have
-    their turn."""
-    return (
-        _contains_many(client, words, family)
-        if client.slices(words)
-        else contains(client, words, family)
-    )
+async def contains_many(client: ClientState, words: list[bytes], family: str) -> Any:
+    """Return for each of any number of keys whether it may have been added; many are checked in
+    slices between which other clients are served."""
+    if client.slices(words):
+        return await _contains_many(client, words, family)
+    return contains(client, words, family)
 
 
 async def _read(client: ClientState, words: list[bytes], family: str) -> bytes:

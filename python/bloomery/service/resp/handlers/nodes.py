@@ -9,7 +9,7 @@ from bloomery.service.resp.table import command
 
 
 @command("BF.NODES", does="look")
-def nodes(client: ClientState, words: list[bytes]) -> list[Any]:
+async def nodes(client: ClientState, words: list[bytes]) -> list[Any]:
     """Tell which nodes there are, how far each is, and who decides; none on a server alone."""
     node = client.context.node
     members = [] if node is None else node.members()

@@ -7,17 +7,19 @@ from typing import Any
 
 from bloomery import errors
 from bloomery.filters import SavedFilter
-from bloomery.service.domain.deferral import LARGE
+from bloomery.service.domain.operations import LARGE
+from bloomery.service.resp import authorize
 from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import OK, Failure
 from bloomery.service.resp.table import command
 
+_BUSY = Failure("BUSYKEY Target key name already exists.")
 _BAD_PAYLOAD = Failure("ERR DUMP payload version or checksum are wrong")
 
 
 @command("DUMP", "key", group="generic", does="export")
-def dump(client: ClientState, words: list[bytes]) -> bytes | None:
+async def dump(client: ClientState, words: list[bytes]) -> bytes | None:
     """Return a filter as a file of ours has it, for RESTORE; null if there is none."""
     entry = client.context.engine.find(words[0])
     if entry is None:
@@ -29,6 +31,7 @@ def dump(client: ClientState, words: list[bytes]) -> bytes | None:
             f"ERR DUMP takes filters of up to {LARGE:,} bytes, and no banks: use "
             "BF.SCANDUMP or CF.SCANDUMP"
         )
+    authorize.check_export(client, words[0], "dump", entry.filter)
     dumped: bytes = entry.filter.to_bytes()
     return dumped
 
@@ -50,9 +53,11 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
         raise Failure("ERR Invalid TTL value, must be >= 0")
     there = client.context.engine.find(name) is not None
     if there and "REPLACE" not in options:
-        raise Failure("BUSYKEY Target key name already exists.")
+        raise _BUSY
     try:
         checked = SavedFilter.from_bytes(payload)  # before anything is changed
+    except errors.NotEnoughMemory:
+        raise
     except errors.BloomeryError as problem:
         raise _BAD_PAYLOAD from problem
     if checked.nbytes > LARGE:
@@ -60,12 +65,17 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
             f"ERR RESTORE takes filters of up to {LARGE:,} bytes: use BF.LOADCHUNK or CF.LOADCHUNK"
         )
     del checked  # its memory is for the one that is kept
-    if there:
-        await commands.drop(name)
-    await commands.load(name, 1, payload)
-    if ttl:
-        now = 0 if "ABSTTL" in options else client.context.engine.state.now
-        await commands.expire(name, now + ttl / 1000)
+    now = 0 if "ABSTTL" in options else client.context.engine.now
+    try:
+        await commands.load(
+            name,
+            1,
+            payload,
+            replace="REPLACE" in options,
+            expires_at=now + ttl / 1000 if ttl else None,
+        )
+    except errors.FilterExists:  # another client was faster
+        raise _BUSY from None
     return OK
 
 

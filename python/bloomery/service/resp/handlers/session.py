@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Iterable
 from typing import Any
 
 from bloomery import errors
@@ -15,6 +16,7 @@ from bloomery.service.resp.handlers import transactions
 from bloomery.service.resp.handlers.info import MODULES, REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, TextReply
 from bloomery.service.resp.table import command, help_command
+from bloomery.service.slices import FEW, batches
 
 _SYNTAX = Failure("ERR syntax error")
 _NO_LOGIN = Failure(
@@ -25,7 +27,7 @@ _NO_LOGIN = Failure(
 
 
 @command("MODULE LIST", group="server", does="session")
-def modules(client: ClientState, words: list[bytes]) -> list[dict[bytes, Any]]:
+async def modules(client: ClientState, words: list[bytes]) -> list[dict[bytes, Any]]:
     """Tell which modules a Redis would need to be this server."""
     return MODULES
 
@@ -40,19 +42,15 @@ def _label(word: bytes, what: str) -> bytes:
     return word
 
 
-def _log_in(client: ClientState, name: bytes | None, word: bytes) -> Awaitable[None] | None:
+async def _log_in(client: ClientState, name: bytes | None, word: bytes) -> None:
     """Log in by a token, at once, or by a name and a password, which takes time."""
     user = None if name is None else name.decode("utf-8", "surrogateescape")
     text = word.decode("utf-8", "surrogateescape")
     login = client.context.access.known_token(user, text)
     if login is None:
-        return _log_in_later(client, user, text)
+        access = client.context.access
+        login = await access.log_in(user, text, client.host, protocol="resp")
     client.log_in(login)
-    return None
-
-
-async def _log_in_later(client: ClientState, name: str | None, word: str) -> None:
-    client.log_in(await client.context.access.log_in(name, word, client.host, protocol="resp"))
 
 
 def _log_in_without_users(name: bytes) -> None:
@@ -68,9 +66,7 @@ def _log_in_without_users(name: bytes) -> None:
     group="connection",
     does="connect",
 )
-def hello(
-    client: ClientState, words: list[bytes]
-) -> dict[bytes, Any] | Awaitable[dict[bytes, Any]]:
+async def hello(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     """Choose the protocol, 2 or 3, and learn who answers."""
     protocol, name, at = client.protocol, client.name, 1
     credentials: list[bytes] = []
@@ -93,21 +89,11 @@ def hello(
             shown = words[at][:128].decode("utf-8", "replace")
             raise Failure(f"ERR Syntax error in HELLO option '{shown}'")
     if credentials and client.context.access.required:
-        waits = _log_in(client, credentials[0], credentials[1])
-        if waits is not None:
-            return _hello_after(waits, client, protocol, name)
-        return _greet(client, protocol, name)
-    if credentials:
+        await _log_in(client, credentials[0], credentials[1])
+    elif credentials:
         _log_in_without_users(credentials[0])
     elif client.user is None:
         raise _NO_LOGIN
-    return _greet(client, protocol, name)
-
-
-async def _hello_after(
-    login: Awaitable[None], client: ClientState, protocol: int, name: bytes
-) -> dict[bytes, Any]:
-    await login
     return _greet(client, protocol, name)
 
 
@@ -125,7 +111,7 @@ def _greet(client: ClientState, protocol: int, name: bytes) -> dict[bytes, Any]:
 
 
 @command("AUTH", "[username] password", most=None, group="connection", does="connect")
-def auth(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
+async def auth(client: ClientState, words: list[bytes]) -> str:
     """Log in: a name and a password or token, a token, or the password of the user `default`."""
     if len(words) > 2:
         raise _SYNTAX
@@ -133,8 +119,8 @@ def auth(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
         name = words[0] if len(words) == 2 else None
         if name is None and split_token(words[-1].decode("latin-1")) is None:
             name = b"default"
-        waits = _log_in(client, name, words[-1])
-        return OK if waits is None else _ok_after(waits)
+        await _log_in(client, name, words[-1])
+        return OK
     if len(words) == 1:
         raise Failure(
             "ERR AUTH <password> called without any password configured for the default user. "
@@ -144,13 +130,8 @@ def auth(client: ClientState, words: list[bytes]) -> str | Awaitable[str]:
     return OK
 
 
-async def _ok_after(login: Awaitable[None]) -> str:
-    await login
-    return OK
-
-
 @command("ACL WHOAMI", group="connection", does="session")
-def whoami(client: ClientState, words: list[bytes]) -> bytes:
+async def whoami(client: ClientState, words: list[bytes]) -> bytes:
     """Tell as whom one is logged in."""
     return _user(client).encode()
 
@@ -170,19 +151,19 @@ def _message(word: bytes) -> bytes:
 
 
 @command("PING", "[message]", group="connection", does="session")
-def ping(client: ClientState, words: list[bytes]) -> str | bytes:
+async def ping(client: ClientState, words: list[bytes]) -> str | bytes:
     """Answer PONG, or the message."""
     return _message(words[0]) if words else "PONG"
 
 
 @command("ECHO", "message", group="connection", does="session")
-def echo(client: ClientState, words: list[bytes]) -> bytes:
+async def echo(client: ClientState, words: list[bytes]) -> bytes:
     """Answer the message."""
     return _message(words[0])
 
 
 @command("SELECT", "index", group="connection", does="session")
-def select(client: ClientState, words: list[bytes]) -> str:
+async def select(client: ClientState, words: list[bytes]) -> str:
     """Choose a database: there is one, 0."""
     if parse_integer(words[0]) != 0:
         raise Failure("ERR DB index is out of range")
@@ -190,14 +171,14 @@ def select(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("QUIT", most=None, group="connection", does="connect")
-def quit(client: ClientState, words: list[bytes]) -> str:
+async def quit(client: ClientState, words: list[bytes]) -> str:
     """Close the connection after this reply."""
     client.closing = True
     return OK
 
 
 @command("RESET", group="connection", does="connect")
-def reset(client: ClientState, words: list[bytes]) -> str:
+async def reset(client: ClientState, words: list[bytes]) -> str:
     """Be as a new connection: not logged in, no transaction, no name, protocol 2."""
     transactions.end(client)
     client.log_out()
@@ -235,13 +216,13 @@ def _line(connection: Connected) -> str:
 
 
 @command("CLIENT ID", group="connection", does="session")
-def client_id(client: ClientState, words: list[bytes]) -> int:
+async def client_id(client: ClientState, words: list[bytes]) -> int:
     """Tell the number of this connection."""
     return client.id
 
 
 @command("CLIENT INFO", group="connection", does="session")
-def client_info(client: ClientState, words: list[bytes]) -> TextReply:
+async def client_info(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about this connection."""
     return TextReply(_line(client.clients.connections[client.id]))
 
@@ -249,10 +230,9 @@ def client_info(client: ClientState, words: list[bytes]) -> TextReply:
 @command(
     "CLIENT LIST", "[TYPE type] [ID client-id [client-id ...]]", group="connection", does="server"
 )
-def client_list(client: ClientState, words: list[bytes]) -> TextReply:
+async def client_list(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about every connection."""
-    connections = client.clients.connections
-    chosen = list(connections)
+    chosen = list(client.clients.connections)
     if words:
         word = option(words[0])
         if word == "TYPE" and len(words) == 2:
@@ -264,8 +244,15 @@ def client_list(client: ClientState, words: list[bytes]) -> TextReply:
             chosen = [_number(word) for word in words[1:]]
         else:
             raise _SYNTAX
-    lines = [_line(connections[number]) for number in chosen if number in connections]
-    return TextReply("".join(lines))
+    if not client.slices(chosen):
+        return TextReply(_lines(client, chosen))
+    return TextReply("".join([_lines(client, some) async for some in batches(chosen)]))
+
+
+def _lines(client: ClientState, numbers: Iterable[int]) -> str:
+    """Return a line for each of these clients that is still connected."""
+    connections = client.clients.connections
+    return "".join(_line(connections[number]) for number in numbers if number in connections)
 
 
 def _number(word: bytes) -> int:
@@ -276,20 +263,20 @@ def _number(word: bytes) -> int:
 
 
 @command("CLIENT SETNAME", "connection-name", group="connection", does="session")
-def client_setname(client: ClientState, words: list[bytes]) -> str:
+async def client_setname(client: ClientState, words: list[bytes]) -> str:
     """Give this connection a name."""
     client.name = _label(words[0], "Client names")
     return OK
 
 
 @command("CLIENT GETNAME", group="connection", does="session")
-def client_getname(client: ClientState, words: list[bytes]) -> bytes | None:
+async def client_getname(client: ClientState, words: list[bytes]) -> bytes | None:
     """Tell the name of this connection."""
     return client.name or None
 
 
 @command("CLIENT SETINFO", "LIB-NAME|LIB-VER value", group="connection", does="session")
-def client_setinfo(client: ClientState, words: list[bytes]) -> str:
+async def client_setinfo(client: ClientState, words: list[bytes]) -> str:
     """Tell which library the client uses."""
     which = option(words[0])
     if which == "LIB-NAME":
@@ -304,7 +291,7 @@ def client_setinfo(client: ClientState, words: list[bytes]) -> str:
 
 @command("CLIENT NO-EVICT", "ON|OFF", group="connection", does="session")
 @command("CLIENT NO-TOUCH", "ON|OFF", group="connection", does="session")
-def client_no(client: ClientState, words: list[bytes]) -> str:
+async def client_no(client: ClientState, words: list[bytes]) -> str:
     """Accepted: nothing is evicted here, and no filter knows when it was asked last."""
     if option(words[0]) not in ("ON", "OFF"):
         raise _SYNTAX
@@ -319,10 +306,10 @@ def client_no(client: ClientState, words: list[bytes]) -> str:
     group="connection",
     does="server",
 )
-def client_kill(client: ClientState, words: list[bytes]) -> int | str:
+async def client_kill(client: ClientState, words: list[bytes]) -> int | str:
     """Close connections: one by its address, or all that match, and tell how many."""
     if len(words) == 1:
-        if not _close(client, {"address": _text(words[0])}, skip_me=False):
+        if not await _close(client, {"address": _text(words[0])}, skip_me=False):
             raise Failure("ERR No such client")
         return OK
     if len(words) % 2:
@@ -344,27 +331,44 @@ def client_kill(client: ClientState, words: list[bytes]) -> int | str:
             skip_me = option(value) == "YES"
         else:
             raise _SYNTAX
-    return _close(client, wanted, skip_me=skip_me)
+    return await _close(client, wanted, skip_me=skip_me)
 
 
 def _text(word: bytes) -> str:
     return word.decode("utf-8", "replace")
 
 
-def _close(client: ClientState, wanted: dict[str, object], *, skip_me: bool) -> int:
+async def _close(client: ClientState, wanted: dict[str, object], *, skip_me: bool) -> int:
+    """Close the connections of clients with these attributes. Return how many."""
+    numbers = list(client.clients.connections)
     closed = 0
-    for connection in list(client.clients.connections.values()):
-        other = connection.client
-        if any(getattr(other, name) != value for name, value in wanted.items()):
-            continue
-        if other is not client:
-            connection.abort()
-        elif skip_me:
-            continue
-        else:
-            client.closing = True  # after this reply
+    if not client.slices(numbers):
+        closed = _close_others(client, numbers, wanted)
+    else:
+        for start in range(0, len(numbers), FEW):
+            closed += _close_others(client, numbers[start : start + FEW], wanted)
+            await asyncio.sleep(0)  # the loop closes them now, which takes longer than to find them
+    if not skip_me and _matches(client, wanted):
+        client.closing = True  # after this reply
         closed += 1
     return closed
+
+
+def _close_others(client: ClientState, numbers: Iterable[int], wanted: dict[str, object]) -> int:
+    """Do the same to those of these clients that are still connected and did not ask for it."""
+    closed = 0
+    for number in numbers:
+        connection = client.clients.connections.get(number)
+        if connection is None or connection.client is client:
+            continue
+        if _matches(connection.client, wanted):
+            connection.abort()
+            closed += 1
+    return closed
+
+
+def _matches(client: ClientState, wanted: dict[str, object]) -> bool:
+    return all(getattr(client, name) == value for name, value in wanted.items())
 
 
 help_command("CLIENT", "connection")

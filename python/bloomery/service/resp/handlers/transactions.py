@@ -1,12 +1,13 @@
-"""Transactions: MULTI, EXEC and WATCH. Nothing comes between the commands of one: a few are done in
-one go, and while many are done nobody else may use their filters. With WATCH, EXEC does nothing if
-a filter was changed before it."""
+"""Transactions: MULTI, EXEC and WATCH. While EXEC runs, commands of others on its filters wait. Its
+writes form one batch of the log, unless a command depends on one before it. With WATCH, EXEC
+does nothing if a filter was changed before it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
 from typing import Any
 
+from bloomery.service.commands import AT_ONCE as MAX_BATCH
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.invoke import invoke_queued
@@ -16,7 +17,8 @@ from bloomery.service.slices import Slice
 
 # In a transaction these are done and not queued.
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
-_LONG = ("SAVE", "BF.LOOKUP", "BF.FORGET")  # they take long, and others go on meanwhile
+_LONG = ("SAVE", "BF.LOOKUP", "BF.FORGET")  # others must not wait for these
+_MAX_TASKS = 1024  # writes of a transaction in one batch
 
 
 def end(client: ClientState) -> None:
@@ -47,7 +49,7 @@ def enqueue(client: ClientState, command: Command, words: list[bytes]) -> str:
 
 
 @command("MULTI", group="transactions", does="session")
-def multi(client: ClientState, words: list[bytes]) -> str:
+async def multi(client: ClientState, words: list[bytes]) -> str:
     """Begin a transaction: commands are kept until EXEC."""
     if client.queue is not None:
         raise Failure("ERR MULTI calls can not be nested")
@@ -57,7 +59,7 @@ def multi(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("EXEC", write=True, group="transactions", does="session")
-def execute(client: ClientState, words: list[bytes]) -> Any:
+async def execute(client: ClientState, words: list[bytes]) -> Any:
     """Do the commands of the transaction; null if a watched filter was changed."""
     queue = client.queue
     if queue is None:
@@ -66,109 +68,98 @@ def execute(client: ClientState, words: list[bytes]) -> Any:
     end(client)
     if spoiled:
         raise Failure("EXECABORT Transaction discarded because of previous errors.")
-    if client.context.engine.shared is not None:
-        return _on_node(client, queue, watching)
-    if client.slices(queue):
-        return _in_slices(client, queue, watching)
-    if _is_changed(client, watching):
-        return _nothing(client)
-    replies = _TransactionReplies(client, len(queue))
-    for queued in queue:
-        replies.run(queued)
-    return replies.encoded()
-
-
-def _is_changed(client: ClientState, watching: dict[bytes, object]) -> bool:
-    return any(_mark(client, name) != mark for name, mark in watching.items())
-
-
-def _nothing(client: ClientState) -> Raw | None:
-    return None if client.protocol == 3 else NO_LIST
-
-
-async def _in_slices(
-    client: ClientState, queue: list[list[bytes]], watching: dict[bytes, object]
-) -> Raw | None:
-    """Do many commands. Others have their turn in between; who asks for one of these filters waits
-    until all are done, so that nothing comes between."""
-    background = client.context.background
+    context, commands = client.context, client.context.commands
+    writes = any(find(queued).write for queued in queue)
+    if writes or watching:
+        await context.engine.batches.catch_up()
+    else:
+        await commands.current(client.strong)
     names, share = set[bytes](), Slice()
     for queued in queue:
         names.update(find(queued).names(queued))
         await share.rest()
-    await background.unlocked(*names)  # somebody may have come before this began
-    client.context.group_commit.join()
-    if _is_changed(client, watching):
-        return _nothing(client)
-    replies = _TransactionReplies(client, len(queue))
-    with background.lock(names):
-        for queued in queue:
-            with client.context.engine.as_owner():
-                replies.run(queued)
-            if share.over:
-                client.context.group_commit.join()
-                await share.rest()
-                client.context.group_commit.join()
-    return replies.encoded()
+    locks = context.engine.locks
+    await locks.unlocked(*names, *watching)
+    locks.lock(names)
+    locks.own(names)
+    try:
+        await context.engine.settle({*names, *watching})  # what others wrote before comes first
+        if any(_mark(client, name) != mark for name, mark in watching.items()):
+            return None if client.protocol == 3 else NO_LIST
+        return await _Transaction(client, share).run(queue)
+    finally:
+        locks.own(frozenset())
+        locks.unlock(names)
 
 
-async def _on_node(
-    client: ClientState, queue: list[list[bytes]], watching: dict[bytes, object]
-) -> Raw | None:
-    """Do commands in order, each when the shared log has it: what other nodes write may come in
-    between."""
-    writes = any(find(queued).write for queued in queue)
-    await client.context.commands.current(True if writes or watching else client.strong)
-    client.context.group_commit.join()
-    if _is_changed(client, watching):
-        return _nothing(client)
-    replies = _TransactionReplies(client, len(queue))
-    for queued in queue:
-        await replies.wait_for(queued)
-    return replies.encoded()
+class _Transaction:
+    """The commands of a transaction under way."""
 
+    def __init__(self, client: ClientState, share: Slice) -> None:
+        self._client, self._share = client, share
+        self._out, self._fits = bytearray(), True
+        self._tasks: list[asyncio.Task[Any]] = []  # writes that wait for the log
+        self._written: set[bytes] = set()  # names that they are about
+        self._changed: set[bytes] = set()  # those of them that are about whole filters
 
-class _TransactionReplies:
-    """The replies to the commands of a transaction."""
-
-    def __init__(self, client: ClientState, count: int) -> None:
-        self._client = client
-        self._out, self._fits = bytearray(b"*%d\r\n" % count), True
-
-    def run(self, words: list[bytes]) -> None:
-        """Run one command."""
-        self._append(self._invoke(words))
-
-    async def wait_for(self, words: list[bytes]) -> None:
-        """Run one command that may have to wait, on a node."""
-        value = self._invoke(words)
-        self._append(await value if isinstance(value, Awaitable) else value)
-
-    def _invoke(self, words: list[bytes]) -> Any:
+    async def run(self, queue: list[list[bytes]]) -> Raw:
+        """Run the commands in order; return the reply."""
         self._client.executing = True
         try:
-            return invoke_queued(self._client, words)
+            for queued in queue:
+                await self._start(queued)
+            await self._finish()
         finally:
             self._client.executing = False
+        if not self._fits:
+            self._client.closing = True
+            raise Failure("ERR the replies are longer than client-output-limit: closing")
+        return Raw(b"*%d\r\n" % len(queue) + bytes(self._out))
+
+    async def _start(self, words: list[bytes]) -> None:
+        """Run a command. Writes of different filters, and writes of keys, do not wait for each
+        other: they are one batch. Other commands run after the writes before them."""
+        command = find(words)
+        names = command.names(words)
+        keys_only = command.does in ("add", "remove")
+        depends = self._changed if keys_only else self._written
+        independent = not depends.intersection(names)
+        alone = len(words) > MAX_BATCH  # it is several batches
+        if alone or not (command.write and independent and names):
+            await self._finish()
+            self._append(await invoke_queued(self._client, words))
+            await self._share.rest()
+        else:
+            known = all(name in self._client.context.engine.state.names for name in names)
+            if not known:
+                await self._finish()  # it creates a filter, which commands after it need
+            self._written.update(names)
+            if not keys_only:
+                self._changed.update(names)
+            self._tasks.append(asyncio.ensure_future(invoke_queued(self._client, words)))
+            if not known or len(self._tasks) >= _MAX_TASKS:
+                await self._finish()
+                await self._share.rest()
+
+    async def _finish(self) -> None:
+        """Wait for the writes so far."""
+        tasks, self._tasks = self._tasks, []
+        self._written.clear()
+        self._changed.clear()
+        for reply in await asyncio.gather(*tasks):
+            self._append(reply)
 
     def _append(self, value: Any) -> None:
         client = self._client
         reply = encode(value, client.protocol)
-        most = client.context.settings.client_output_limit
-        self._fits = self._fits and len(self._out) + len(reply) <= most
+        limit = client.context.settings.client_output_limit
+        self._fits = self._fits and len(self._out) + len(reply) <= limit
         if self._fits:
             self._out += reply
 
-    def encoded(self) -> Raw:
-        """The reply, as it is sent."""
-        if not self._fits:  # all of it is done, but it has asked for more than may wait for it
-            self._client.closing = True
-            raise Failure("ERR the replies are longer than client-output-limit: closing")
-        return Raw(bytes(self._out))
-
 
 @command("DISCARD", group="transactions", does="session")
-def discard(client: ClientState, words: list[bytes]) -> str:
+async def discard(client: ClientState, words: list[bytes]) -> str:
     """Forget the transaction."""
     if client.queue is None:
         raise Failure("ERR DISCARD without MULTI")
@@ -177,7 +168,7 @@ def discard(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("WATCH", "key [key ...]", group="transactions", does="info")
-def watch(client: ClientState, words: list[bytes]) -> str:
+async def watch(client: ClientState, words: list[bytes]) -> str:
     """Let the next EXEC do nothing if one of these filters is changed before it."""
     if client.queue is not None:
         raise Failure("ERR WATCH inside MULTI is not allowed")
@@ -190,7 +181,7 @@ def watch(client: ClientState, words: list[bytes]) -> str:
 
 
 @command("UNWATCH", group="transactions", does="session")
-def unwatch(client: ClientState, words: list[bytes]) -> str:
+async def unwatch(client: ClientState, words: list[bytes]) -> str:
     """Watch nothing."""
     client.watching.clear()
     return OK
