@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 from conftest import missing
 from integration.servers import BloomeryServer
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path, nbytes: int) -> Iterator[Path]:
-    """A disk of so many bytes."""
-    folder.mkdir()
-    rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    command = ["mount", "-t", "tmpfs", "-o", f"size={nbytes},mode=777", "tmpfs", str(folder)]
-    if subprocess.run([*rights, *command], capture_output=True, check=False).returncode != 0:
-        missing("the right to mount a small disk (root)")
-    try:
-        yield folder
-    finally:
-        subprocess.run([*rights, "umount", "--lazy", str(folder)], check=True)
-
-
 def fill(disk: Path, leave: int = 0) -> Path:
-    """Put a file on the disk that leaves so many bytes free."""
+    """Extend a file on the disk until at most `leave` bytes are free, also if a server frees some
+    in the meantime."""
     ballast = disk / "ballast"
-    status = os.statvfs(disk)
-    with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
-        file.write(bytes(max(0, status.f_bavail * status.f_frsize - leave)))
+    with ballast.open("ab", buffering=0) as file:
+        while (excess := _free(disk) - leave) > 0:
+            try:
+                file.write(bytes(excess))
+            except OSError as problem:  # another process took the room
+                if problem.errno != errno.ENOSPC:
+                    raise
     return ballast
+
+
+def _free(disk: Path) -> int:
+    status = os.statvfs(disk)
+    return status.f_bavail * status.f_frsize
+
+
+def registry_in(folder: Path) -> tuple[str, str]:
+    """Return options that keep the registry off the disk of the log.
+
+    SQLite creates and deletes two files for each of its transactions. On a disk that is full they
+    give room to the log at any moment.
+    """
+    return "--registry", f"sqlite:///{folder / 'registry.sqlite'}"
 
 
 class Hung:

@@ -11,9 +11,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from integration.durability.disks import fill, small_disk
+from integration.durability.disks import fill, registry_in
 from integration.resp.wire import Connection, Refused
 from integration.servers import BloomeryServer, Serve, wait_until
+from limits import small_disk
 
 pytestmark = pytest.mark.slow
 DISK_BYTES = 12 << 20
@@ -59,11 +60,11 @@ def takes_writes(connection: Connection) -> bool:
     return True
 
 
-def test_writes_wait_for_room(serve: Serve, disk: Path) -> None:
+def test_writes_wait_for_room(serve: Serve, disk: Path, tmp_path: Path) -> None:
     """With a full disk writes are refused with the reason and checks go on; with room again writes
     are taken without a restart. After `kill -9`, what was acknowledged is there, and so are keys
     that were refused and then added again."""
-    server = serve(data=disk / "data")
+    server = serve(*registry_in(tmp_path), data=disk / "data")
     sure: list[str] = []
     with Connection(server.resp_port) as connection:
         connection.ask("BF.RESERVE", "filter", 1e-7, 100_000)

@@ -15,11 +15,12 @@ import pytest
 
 from bloomery import BloomFilter
 from integration.conftest import open_folder
-from integration.durability.disks import fill, small_disk
+from integration.durability.disks import fill, registry_in
 from integration.durability.exports import Exports, differences, exports
 from integration.http.asking import Raw, at
 from integration.resp.wire import Connection, Refused, Wire, Word, request
 from integration.servers import BloomeryServer, wait_until
+from limits import small_disk
 
 pytestmark = pytest.mark.slow
 DISK_BYTES = 24 << 20
@@ -124,7 +125,7 @@ def _of(case: str, found: Exports) -> Exports:
 def server_on_small_disk() -> Iterator[tuple[BloomeryServer, Path]]:
     """Start a server whose disk has a few MiB."""
     with open_folder() as folder, small_disk(folder / "disk", DISK_BYTES) as disk:
-        server = BloomeryServer(folder, data=disk / "data")
+        server = BloomeryServer(folder, *registry_in(folder), data=disk / "data")
         server.start()
         try:
             yield server, disk
@@ -155,8 +156,8 @@ def refuse(cases: dict[str, tuple[list[Command], list[Command]]]) -> Outcome:
                 reply = wires[case].ask(*words)
                 assert not reply.startswith(b"-"), (words[:3], reply)
         before = exports(server)
-        ballast = fill(disk)
         server.freeze()
+        ballast = fill(disk)
         for case, (_, writes) in cases.items():
             wires[case].send(b"".join(request(*words) for words in writes))
         server.thaw()
@@ -313,8 +314,8 @@ def test_refused_http_request_changes_nothing() -> None:
                 connection.ask("BF.RESERVE", f"http {number}", RATE, 2000, "KIND", "bloom")
                 connection.ask("BF.MADD", f"http {number}", *KEYS)
         before = exports(server, prefix="http")
-        ballast = fill(disk)
         server.freeze()
+        ballast = fill(disk)
         waiting = []
         for number, (media, body) in enumerate(BODIES.items()):
             raw = ends.enter_context(Raw(server.http_port))
