@@ -3,6 +3,8 @@
 import json
 import os
 import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import require
+from unit.cli.conftest import environment
 
 require("typer")
 pytestmark = pytest.mark.slow
@@ -84,12 +87,24 @@ def test_errors_say_what_would_be_right(run: Run, tmp_path: Path) -> None:
     assert b"damaged: " in run("index", "verify", "data", code=1).stdout
 
 
-def test_a_bar_shows_how_far_it_is(tmp_path: Path, start: Callable[..., Any]) -> None:
-    """On a terminal a build of many files draws one."""
+# The program, with a bar that is due at once.
+IMPATIENT = """
+import sys
+from bloomery.cli import main, progress
+progress._PATIENCE = 0.0
+raise SystemExit(main(sys.argv[1:]))
+"""
+
+
+def test_bar_shows_progress(tmp_path: Path) -> None:
+    """A build that takes long enough draws a progress bar on a terminal."""
     require("pyarrow")
-    folder(tmp_path, 600)
+    folder(tmp_path, 20)
     ours, theirs = pty.openpty()
-    process = start("index", "build", "data", "--columns", "id", stderr=theirs)
+    command = [sys.executable, "-c", IMPATIENT, "index", "build", "data", "--columns", "id"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=theirs
+    )
     os.close(theirs)
     shown = b""
     try:
@@ -97,8 +112,6 @@ def test_a_bar_shows_how_far_it_is(tmp_path: Path, start: Callable[..., Any]) ->
             shown += piece
     except OSError:  # the terminal is gone, and so is the process
         pass
-    assert process.wait() == 0
-    process.stdin.close()
-    process.stdout.close()
     os.close(ours)
-    assert b"of 600 files" in shown
+    assert process.wait() == 0, shown
+    assert b"of 20 files" in shown
