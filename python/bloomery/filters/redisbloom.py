@@ -66,6 +66,12 @@ class RedisModuleFilter(SavedFilter):
         filter: Self = cls._NATIVE.__new__(cls, head, body, offset, writable)
         return filter
 
+    @classmethod
+    def planned_nbytes(cls, header: bytes) -> int:
+        """Return how many bytes the filter of a dump's header will have, without allocating them;
+        CorruptData as from `from_dump`."""
+        return cls._planned(header)
+
     @constructor
     def from_dump(cls, header: bytes, most: int = _MOST_BYTES) -> Self:
         """Make the filter that a dump's header describes, to be filled by `load_chunk`.
@@ -73,7 +79,7 @@ class RedisModuleFilter(SavedFilter):
         CorruptData, in RedisBloom's words, if it is none; NotEnoughMemory if it would have more
         than `most` bytes, or more than are free.
         """
-        memory.check(min(cls._planned(header), most))
+        memory.check(min(cls.planned_nbytes(header), most))
         filter: Self = cls._NATIVE.__new__(cls, header, most=most)
         return filter
 

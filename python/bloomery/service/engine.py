@@ -208,7 +208,7 @@ class Engine:
             if position == 1 and fields["format"] == "bloomery":
                 nbytes = saved.expect(part[: files.HEADER_BYTES])[1]
             elif position == 1:
-                nbytes = creation.class_of(fields["format"]).from_dump(part).nbytes
+                nbytes = creation.class_of(fields["format"]).planned_nbytes(part)
         memory.check(nbytes)
         limit = self.memory_limit
         if nbytes and limit and used + nbytes > limit:
