@@ -68,7 +68,7 @@ def _address(log: Path) -> str | None:
 def browser(_chromium: str) -> Iterator[Any]:
     """The browser."""
     with require("playwright.sync_api").sync_playwright() as playwright:
-        yield playwright.chromium.connect_over_cdp(_chromium)
+        yield playwright.chromium.connect_over_cdp(_chromium, timeout=PATIENT)
 
 
 @pytest.fixture
