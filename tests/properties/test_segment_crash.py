@@ -11,7 +11,8 @@ import pytest
 
 from bloomery.segments import SegmentStore
 from conftest import effort
-from integration.durability.disks import fill, small_disk
+from integration.durability.disks import fill
+from limits import small_disk
 
 # Puts numbers under keys that come again and again, deletes every seventh, and says how far it is.
 WRITER = """
