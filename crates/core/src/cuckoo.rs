@@ -10,6 +10,7 @@ use crate::table::{Added, Adder, GROWTH, Geometry, MOST_PAIR, Plan, RING_PAIR, T
 
 /// Copies of one key: its two buckets have eight slots, and one is left for others. They are counted
 /// by their fingerprint, which two keys may share; one that grows has room for the copies of both.
+/// It is a limit, not a promise: two keys that share a bucket do not both have room for seven.
 pub const MOST_COPIES: u64 = 7;
 const MOST_COPIES_OF_TWO: u64 = 2 * MOST_COPIES;
 
@@ -49,20 +50,34 @@ impl<const RING: bool> Cuckoo<RING> {
     }
 
     #[cold]
-    fn full(&self) -> Refusal {
+    fn full(&self, h: u64) -> Refusal {
         let Cuckoo { keys, made: Header { capacity, .. }, .. } = self;
-        let why = match (RING, self.table.load() < EARLY) {
-            (true, false) => "make it larger, or with grow=True",
-            (true, true) => {
-                "copies of some keys fill their buckets; make it with grow=True, or use a \
-                 CountingBloomFilter"
-            }
-            (false, _) => {
+        if RING && self.table.load() < EARLY {
+            return self.full_of_copies(h);
+        }
+        let why = match RING {
+            true => "make it larger, or with grow=True",
+            false => {
                 "copies or keys that collide fill their buckets; use a CountingBloomFilter for \
                  many copies, and hasher=\"siphash\" with a secret seed against chosen keys"
             }
         };
         Refusal::Full(format!("the filter is full: {keys} keys, made for {capacity}; {why}"))
+    }
+
+    /// A fixed filter whose other buckets have room. Keys with the same fingerprint cannot be told
+    /// apart, so the message counts entries that match the refused key.
+    fn full_of_copies(&self, h: u64) -> Refusal {
+        let Cuckoo { keys, made: Header { capacity, .. }, .. } = self;
+        let copies = match self.table.matches(h).count() {
+            0 => "copies of other keys fill its buckets".into(),
+            1 => "1 entry matches this key, and its buckets are full of copies".into(),
+            count => format!("{count} entries match this key, and its buckets are full of copies"),
+        };
+        Refusal::Full(format!(
+            "no room for this key at {keys} of {capacity}: {copies}; use grow=True for up to 4 \
+             copies of every key, or a CountingBloomFilter"
+        ))
     }
 }
 
@@ -88,11 +103,12 @@ where
         let most = if RING { MOST_COPIES } else { MOST_COPIES_OF_TWO };
         if !new && self.count(h) >= most {
             return Err(Refusal::Copies(format!(
-                "this key is in the filter {most} times, the most there can be"
+                "{most} entries match this key, the most there can be: its copies, and those of keys \
+                 with the same fingerprint; use a CountingBloomFilter for more copies"
             )));
         }
         if !self.take(h)? {
-            return Err(self.full());
+            return Err(self.full(h));
         }
         self.keys = self.keys.saturating_add(1);
         Ok(new)
@@ -321,12 +337,50 @@ mod tests {
         }
     }
 
-    /// The message of one that copies filled early says so.
+    /// The first refusal that copies cause names the entries that match the key and what to use.
     #[test]
     fn a_filter_that_copies_fill_early_says_so() {
-        let mut kind = open(&header(Geometry::ring(100_000, 0.01), 100_000), None).unwrap();
-        let refused = keys(100_000).flat_map(|h| [h; 7]).find_map(|h| kind.add(h).err());
-        let Some(Refusal::Full(why)) = refused else { panic!("{refused:?}") };
-        assert!(why.contains("copies of some keys fill their buckets"), "{why}");
+        for copies in [4, 5, 6, 7] {
+            let mut kind = open(&header(Geometry::ring(100_000, 1e-6), 100_000), None).unwrap();
+            let mut adds = keys(100_000).flat_map(|h| vec![h; copies]);
+            let (h, refused) = adds.find_map(|h| kind.add(h).err().map(|why| (h, why))).unwrap();
+            let Refusal::Full(why) = refused else { panic!("{refused:?}") };
+            let count = match kind.count(h) {
+                0 => "copies of other keys fill its buckets".into(),
+                1 => "1 entry matches this key".into(),
+                count => format!("{count} entries match this key"),
+            };
+            assert!(why.contains(&count), "{why}, not {count}");
+            assert!(why.contains("use grow=True for up to 4 copies of every key"), "{why}");
+            assert!(why.contains("CountingBloomFilter"), "{why}");
+        }
+    }
+
+    /// Keys with one fingerprint count together, and the refusal does not blame the key alone.
+    #[test]
+    fn keys_with_one_fingerprint_count_together() {
+        let mut kind = open(&header(Geometry::ring(1000, 0.01), 1000), None).unwrap();
+        let first = keys(1).next().unwrap();
+        let second = first ^ 1; // the tag is the highest bits, and the bucket the next ones
+        for h in [first, second, first, second, first, second, first] {
+            kind.add(h).unwrap();
+        }
+        let Err(Refusal::Copies(why)) = kind.add(second) else { panic!("an eighth entry") };
+        assert!(why.contains("7 entries match this key"), "{why}");
+        assert!(why.contains("keys with the same fingerprint"), "{why}");
+    }
+
+    /// What the page promises of one that does not grow: this share of its capacity, if every key
+    /// is there so many times. From four copies on it promises nothing.
+    #[test]
+    fn a_fixed_filter_takes_up_to_three_copies_of_every_key() {
+        for (copies, share) in [(1, 1.0), (2, 0.85), (3, 0.6)] {
+            for (capacity, rate) in [(1000, 0.01), (10_000, 1e-6), (100_000, 0.1), (100_000, 0.01)]
+            {
+                let (taken, _) = taken(Geometry::ring(capacity, rate), capacity, copies);
+                let least = share * capacity as f64 - copies as f64;
+                assert!(taken as f64 >= least, "{taken} of {capacity}, {copies} copies, {rate}");
+            }
+        }
     }
 }

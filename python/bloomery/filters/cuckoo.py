@@ -25,10 +25,11 @@ class CuckooFilter(RemovingFilter):
     >>> seen.remove("alice"), "alice" in seen
     (True, True)
 
-    A key that is added twice is there twice, up to 7 times where there is room: a filter whose keys
-    all repeat is full early, from four copies on very early. When the filter is full, `add` raises
-    FilterFull and nothing has changed; with `grow=True` it grows, for 2 or 3 bits a key more, and
-    takes four copies of every key.
+    A key that is added twice is there twice. The filter has room for `capacity` keys once each, and
+    for two copies of every key up to 85% of that. With more copies of many keys it is full early,
+    from four on very early; one key alone can be there 7 times. When the filter is full, `add`
+    raises FilterFull and nothing has changed. With `grow=True` it grows, for 2 or 3 bits per key
+    more, and takes four copies of every key.
     """
 
     __slots__ = ()

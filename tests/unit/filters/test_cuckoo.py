@@ -83,7 +83,7 @@ def test_copies_have_a_limit(capacity: int, grow: bool) -> None:
     filter.update(["key"] * most)
     before = filter.copy()
     for add in (filter.add, lambda key: filter.update([key]), lambda key: filter.add_many([key])):
-        with pytest.raises(TooManyCopies, match=f"{most} times") as caught:
+        with pytest.raises(TooManyCopies, match=f"{most} entries match this key") as caught:
             add("key")
         assert caught.value.code == "too-many-copies"
     assert filter == before
@@ -333,7 +333,23 @@ def test_growing_filter_takes_four_copies_of_all_keys(capacity: int, copies: int
 
 def test_message_says_that_copies_filled_it() -> None:
     """Who made it for a million is not told to make it larger at some thousand."""
-    for grow, advice in ((False, "grow=True, or use a CountingBloomFilter"), (True, "Counting")):
-        filter = CuckooFilter(1_000_000, 0.01, grow=grow)
-        with pytest.raises(FilterFull, match=f"copies .*fill their buckets; .*{advice}"):
-            filter.update(np.repeat(np.arange(100_000), 7))
+    filter = CuckooFilter(1_000_000, 0.01, grow=True)
+    with pytest.raises(FilterFull, match=r"copies .*fill their buckets; .*CountingBloomFilter"):
+        filter.update(np.repeat(np.arange(100_000), 7))
+
+
+@pytest.mark.parametrize("copies", [4, 5, 6, 7])
+def test_fixed_filter_reports_entries_of_refused_key(copies: int) -> None:
+    """From four copies of every key on it is full early: the message has their number."""
+    filter = CuckooFilter(1_000_000, 1e-6)
+    keys = np.repeat(np.arange(1_000_000 // copies), copies)
+    with pytest.raises(FilterFull) as caught:
+        filter.update(keys)
+    taken = filter.estimated_count
+    assert taken < 800_000  # a load from which on it is called full, and not full of copies
+    count = filter.count(int(keys[taken]))
+    expected = {0: "copies of other keys fill its buckets", 1: "1 entry matches this key"}
+    message = str(caught.value)
+    assert expected.get(count, f"{count} entries match this key") in message
+    assert f"{taken} of 1000000" in message
+    assert "use grow=True for up to 4 copies of every key, or a CountingBloomFilter" in message
