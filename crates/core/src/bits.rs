@@ -5,6 +5,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -34,6 +35,9 @@ const TOUCH_TO: usize = 64 << 20;
 const HUGE_FROM: usize = 1 << 20;
 /// The smallest page of any system.
 const PAGE_BYTES: usize = 4096;
+/// Memory that is not read any more is given back in multiples of it: whole pages on any system, whose
+/// kernel would round the end of a range up.
+const RELEASE_UNIT: usize = 1 << 20;
 /// Others of this process that ask for memory have a turn after each of these when it is given back,
 /// which take the kernel a millisecond: it lets nobody map or unmap anything meanwhile.
 #[cfg(target_os = "linux")]
@@ -128,31 +132,45 @@ unsafe impl Sync for Bits {}
 impl Bits {
     /// Zeroed memory for at least `bytes`, in whole lines; `None` if there is not that much.
     pub fn zeroed(bytes: usize) -> Option<Bits> {
-        Bits::allocate(bytes, true)
+        let bits = Bits::allocate(bytes, true, Charge::take)?;
+        if bits.nbytes() <= TOUCH_TO {
+            bits.touch();
+        }
+        Some(bits)
+    }
+
+    /// As `zeroed`, for a writer that goes from front to back: the kernel makes each page then.
+    pub fn zeroed_by_writer(bytes: usize) -> Option<Bits> {
+        Bits::allocate(bytes, true, Charge::take)
+    }
+
+    /// As `zeroed_by_writer`, also if all filters then have more than they may.
+    pub fn zeroed_beyond_budget(bytes: usize) -> Option<Bits> {
+        Bits::allocate(bytes, true, |bytes| Some(Charge::force(bytes)))
     }
 
     /// As `zeroed`, for who cannot wait: the kernel makes each page, a small one, when it is first
     /// written to, in half a microsecond (a huge one takes it 0.2 ms and, where it has to move
     /// others for it, 3 ms).
     pub fn zeroed_by_page(bytes: usize) -> Option<Bits> {
-        Bits::allocate(bytes, false)
+        Bits::allocate(bytes, false, Charge::take)
     }
 
-    fn allocate(bytes: usize, huge: bool) -> Option<Bits> {
+    fn allocate(
+        bytes: usize,
+        huge: bool,
+        charged: impl FnOnce(u64) -> Option<Charge>,
+    ) -> Option<Bits> {
         let bytes = bytes.max(1).checked_next_multiple_of(LINE_BYTES)?;
         let len = bytes / 8;
-        let charge = Charge::take(bytes as u64)?;
+        let charge = charged(bytes as u64)?;
         if bytes >= HUGE_FROM {
             let map = MmapRaw::from(MmapMut::map_anon(bytes).ok()?);
             #[cfg(target_os = "linux")]
             let _ = map.advise(if huge { Advice::HugePage } else { Advice::NoHugePage }); // a wish
             let words = map.as_mut_ptr().cast();
             let map = ManuallyDrop::new(map);
-            let bits = Bits { words, len, _owner: Arc::new(Mapped { map, charge }) };
-            if huge && bytes <= TOUCH_TO {
-                bits.touch();
-            }
-            return Some(bits);
+            return Some(Bits { words, len, _owner: Arc::new(Mapped { map, charge }) });
         }
         let layout = Layout::from_size_align(bytes, LINE_BYTES).ok()?;
         // SAFETY: at least one line.
@@ -244,6 +262,25 @@ impl Bits {
         true
     }
 
+    /// Gives these bytes back to the kernel, in whole units, if no clone has them; returns where the
+    /// next such range begins. They are 0 then, or what they were: do not read them any more.
+    pub fn release(&mut self, bytes: Range<usize>) -> usize {
+        let end = bytes.end.min(self.nbytes()) / RELEASE_UNIT * RELEASE_UNIT;
+        #[cfg(target_os = "linux")]
+        if bytes.start < end
+            && let Some(owner) = Arc::get_mut(&mut self._owner)
+            && let Some(Mapped { map, .. }) = owner.downcast_mut::<Mapped>()
+        {
+            let length = end - bytes.start;
+            // SAFETY: nobody else has this memory, and words of it may be any. What the kernel does
+            // not take now it takes when the map is dropped.
+            let _ = unsafe {
+                map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, length)
+            };
+        }
+        end.max(bytes.start)
+    }
+
     /// Overwrites the bits from byte `offset`, a multiple of 8, on.
     pub fn fill_from(&self, offset: usize, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<8>();
@@ -312,5 +349,31 @@ impl Bits {
             lines += 1;
         }
         (set, lines, chance / lines as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only whole units go, only once nobody else has them, and what lies behind them stays.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps memory")]
+    fn memory_is_released_in_units_unless_it_is_shared() {
+        let mut bits = Bits::zeroed(4 * RELEASE_UNIT).unwrap();
+        bits.words().iter().for_each(|word| word.store(7, Relaxed));
+        let sevens = |bits: &Bits, from: usize| {
+            bits.words()[from / 8..].iter().all(|word| word.load(Relaxed) == 7)
+        };
+        let clone = bits.clone();
+        assert_eq!(bits.release(0..RELEASE_UNIT), RELEASE_UNIT);
+        assert!(sevens(&bits, 0));
+        drop(clone);
+        assert_eq!(bits.release(0..RELEASE_UNIT - 1), 0);
+        assert!(sevens(&bits, 0));
+        assert_eq!(bits.release(0..3 * RELEASE_UNIT - 1), 2 * RELEASE_UNIT);
+        assert!(sevens(&bits, 2 * RELEASE_UNIT));
+        assert_eq!(sevens(&bits, 0), !cfg!(target_os = "linux"));
+        assert_eq!(bits.release(2 * RELEASE_UNIT..usize::MAX), 4 * RELEASE_UNIT);
     }
 }

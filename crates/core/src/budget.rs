@@ -41,6 +41,12 @@ impl Charge {
         USED.fetch_update(Relaxed, Relaxed, within).ok().map(|_| Charge(bytes))
     }
 
+    /// Also if it is more: for work that can neither be refused any more nor undone.
+    pub fn force(bytes: u64) -> Charge {
+        USED.fetch_add(bytes, Relaxed);
+        Charge(bytes)
+    }
+
     /// Both as one.
     pub fn merge(&mut self, mut other: Charge) {
         self.0 += std::mem::take(&mut other.0);

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -262,3 +264,86 @@ def test_readers_beside_a_writer() -> None:
 
         beside(grow, batches, singles, figures)
         assert np.all(filter.contains_many(np.arange(1000, 300_000)))
+
+
+# Adds keys in small batches and prints, from 8 MB on, the largest ratio of the memory that was ever
+# taken to the size of the filter. The peak only rises, so each check covers all growth before it.
+GROWTH_MEMORY = """
+import sys
+import numpy as np
+import bloomery
+
+def status(field):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+
+kind, options = sys.argv[1], eval(sys.argv[2])
+filter = getattr(bloomery, kind)(1000, 0.01, **options)
+filter.update(np.arange(50_000))
+base, worst = status("VmRSS"), 0.0
+for start in range(0, 9_500_000, 50_000):
+    filter.update(np.arange(start, start + 50_000))
+    if filter.nbytes >= 8 << 20:
+        worst = max(worst, (status("VmHWM") - base) / filter.nbytes)
+print(worst)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and memory is given back there")
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("ScalableBloomFilter", {}),
+        ("ScalableBloomFilter", {"growth": 2.0}),
+        ("CuckooFilter", {"grow": True}),
+    ],
+)
+def test_growth_takes_at_most_half_as_much_memory_again(kind: str, options: dict[str, Any]) -> None:
+    """The table that grows gives its memory back as the larger one takes it."""
+    command = [sys.executable, "-c", GROWTH_MEMORY, kind, repr(options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 0.9 < float(done.stdout) <= 1.5
+
+
+def test_copies_and_files_made_while_it_grows_are_whole(tmp_path: Path) -> None:
+    """Growth gives memory back that a copy, a save or `to_bytes` may be reading. Only tables from
+    one megabyte on are given back."""
+    filter, known = ScalableBloomFilter(1000, 0.01), np.arange(1_200_000)
+    filter.update(known)
+    assert filter.nbytes > 2 << 20
+
+    def grow() -> None:
+        for start in range(1_200_000, 3_200_000, 100_000):
+            filter.update(np.arange(start, start + 100_000))
+
+    def copy() -> None:
+        assert np.all(filter.copy().contains_many(known))
+
+    def save() -> None:
+        filter.save(tmp_path / "saved")
+        assert np.all(ScalableBloomFilter.load(tmp_path / "saved").contains_many(known))
+
+    def pack() -> None:
+        assert np.all(ScalableBloomFilter.from_bytes(filter.to_bytes()).contains_many(known))
+
+    beside(grow, copy, save, pack)
+    assert has_all(filter, 3_200_000)
+
+
+def test_growth_is_the_same_however_keys_arrive(tmp_path: Path) -> None:
+    """Batches of any size, copies, files and views that share the memory lead to the same bytes, so
+    a log that is replayed ends where the filter was."""
+    whole, parts = ScalableBloomFilter(1000, 0.01), ScalableBloomFilter(1000, 0.01)
+    keys = np.arange(2_500_000)
+    whole.update(keys)
+    for number, part in enumerate(np.array_split(keys, 23)):
+        shared = memoryview(parts._sections()[0]) if number % 3 == 0 else None
+        parts.update(part)
+        if number % 5 == 1:
+            parts.save(tmp_path / "part")
+            parts = ScalableBloomFilter.load(tmp_path / "part")
+        elif number % 5 == 3:
+            parts = parts.copy()
+        del shared
+    assert parts.to_bytes() == whole.to_bytes()
+    assert has_all(parts, len(keys))

@@ -1,8 +1,10 @@
 //! More buckets, or other slots: a table grows without its keys.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::geometry::stream_bits;
+use super::overflow::Overflow;
 use super::{Geometry, MAX_SLOT_BITS, MOST_BUCKETS, MOST_PAIR, MOST_STREAM_BITS, Table, low};
 use crate::bits::Bits;
 use crate::budget;
@@ -11,9 +13,10 @@ use crate::kind::Refusal;
 /// The usual step, the smallest there is, and the largest.
 pub const GROWTH: f64 = 1.125;
 pub const MOST_GROWTH: f64 = 2.0;
-/// Sizes tried before a table gives up growing: up to twice the buckets of sixteen slots a pair, which
-/// seven copies of each key need.
-const MOST_STEPS: u32 = 8;
+/// Buckets that are moved before their memory is given back.
+const PIECE: u64 = 1 << 14;
+/// Entries whose other buckets are asked for before the first of them is placed.
+const SETTLED_TOGETHER: usize = 32;
 /// From so many bytes on what touches all of a table may be deferred: growing takes some 5 ms.
 pub const LARGE: u64 = 128 << 10;
 /// Keys chosen to collide, which a table cannot hold however large it becomes.
@@ -86,6 +89,11 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The buckets of a table in pieces.
+fn pieces(buckets: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..buckets).step_by(PIECE as usize).map(move |start| start..buckets.min(start + PIECE))
+}
+
 impl Table<false> {
     /// Is it time to grow before the next entry?
     #[inline(always)]
@@ -100,7 +108,7 @@ impl Table<false> {
     }
 
     /// Grows to at most `growth` times its size, and one size at least, or further if entries chosen
-    /// to collide do not fit; nothing has changed if there is no memory for it. Slots become wide
+    /// to collide do not fit. Nothing has changed if it is refused. Slots become wide
     /// enough to keep the error rate within `limit`.
     #[cold]
     pub fn grow(&mut self, growth: f64, limit: f64) -> Result<(), Refusal> {
@@ -115,21 +123,14 @@ impl Table<false> {
         while next.next().slots() as f64 <= most {
             next = next.next();
         }
-        let mut next = self.with_slots(next, limit)?;
-        for _ in 0..MOST_STEPS {
-            let Some(mut grown) = Table::<false>::empty(next) else {
-                return Err(Refusal::NoMemory(next.nbytes()));
-            };
-            if self.copy_into(&mut grown) {
-                *self = Table { defer: self.defer, ..grown };
-                return Ok(());
-            }
-            next = self.with_slots(next.next(), limit)?;
-            if next.buckets > 2 * self.geometry.buckets {
-                break;
-            }
-        }
-        Err(colliding())
+        let next = self.with_slots(next, limit)?;
+        let Some(mut grown) = Table::<false>::made(next, Bits::zeroed_by_writer) else {
+            return Err(Refusal::NoMemory(next.nbytes()));
+        };
+        let overflow = self.move_into(&mut grown);
+        *self = Table { defer: self.defer, ..grown };
+        self.settle(overflow);
+        Ok(())
     }
 
     /// A later size, with slots as wide as the error rate asks for.
@@ -144,77 +145,115 @@ impl Table<false> {
         Ok(next)
     }
 
-    /// Puts every entry into an empty table of a later size; false if one of them did not fit.
-    pub fn copy_into(&self, grown: &mut Table<false>) -> bool {
+    /// Moves every entry into an empty table of a later size, and gives this one's memory back piece
+    /// by piece: both tables together take little more than the larger one. Returns the entries
+    /// that found their bucket full.
+    pub(super) fn move_into(&mut self, grown: &mut Table<false>) -> Overflow {
         let same = Geometry { pair: self.geometry.pair, ..grown.geometry } == self.geometry;
         if same {
-            self.copy_buckets(grown);
+            self.move_buckets(grown);
+            return Overflow::default();
         }
-        same || self.deal_entries(grown)
+        self.deal_entries(grown)
     }
 
     /// The same entries in larger buckets: bits are copied, as many at a time as a word holds.
-    fn copy_buckets(&self, grown: &mut Table<false>) {
+    fn move_buckets(&mut self, grown: &mut Table<false>) {
         (grown.entries, grown.rate) = (self.entries, self.rate);
         let width = u64::from(self.slot_bits);
         let together = u64::from(MAX_SLOT_BITS) / width;
         let mut writer = Writer::over(&grown.bits);
-        let mut bit = 0;
-        for bucket in 0..self.geometry.buckets {
-            let mut slots = self.count(bucket);
-            writer.skip_after((grown.count(bucket) - slots) * width, |writer| {
-                while slots > 0 {
-                    let some = together.min(slots);
-                    writer.push(self.read(bit) & low((some * width) as u32), some * width);
-                    (bit, slots) = (bit + some * width, slots - some);
-                }
-            });
+        let (mut bit, mut released) = (0, 0);
+        for piece in pieces(self.geometry.buckets) {
+            for bucket in piece {
+                let mut slots = self.count(bucket);
+                writer.skip_after((grown.count(bucket) - slots) * width, |writer| {
+                    while slots > 0 {
+                        let some = together.min(slots);
+                        writer.push(self.read(bit) & low((some * width) as u32), some * width);
+                        (bit, slots) = (bit + some * width, slots - some);
+                    }
+                });
+            }
+            released = self.bits.release(released..(bit / 8) as usize);
         }
         writer.end();
     }
 
     /// The entries one by one, each where it belongs in the grown table and as it looks there. Both
     /// halves of a bucket are neighbours, so the grown table is written from front to back.
-    fn deal_entries(&self, grown: &mut Table<false>) -> bool {
+    fn deal_entries(&mut self, grown: &mut Table<false>) -> Overflow {
         const MOST: usize = MOST_PAIR as usize / 2;
         let deeper = grown.level - self.level; // 0 or 1: a later size is never two levels up
         let width = u64::from(grown.slot_bits);
-        // Entries that found their half full; with a tenth of the slots free they will find others.
-        let mut left = Vec::new();
+        let mut overflow = Overflow::default();
         let mut kept = KeptBits::default();
         let mut writer = Writer::over(&grown.bits);
-        let mut bit = 0;
-        for bucket in 0..self.geometry.buckets {
-            let (mut dealt, mut counts) = ([[0; MOST]; 2], [0; 2]);
-            for _ in 0..self.count(bucket) {
-                let value = self.read(bit) & self.slot_mask;
-                bit += u64::from(self.slot_bits);
-                // Kept only if the count moves on: no branch that depends on the entry.
-                for (half, value) in self.halves(value, grown).into_iter().enumerate() {
-                    dealt[half][counts[half] % MOST] = value;
-                    counts[half] += usize::from(value != 0);
+        let (mut bit, mut released) = (0, 0);
+        for piece in pieces(self.geometry.buckets) {
+            for bucket in piece {
+                let (mut dealt, mut counts) = ([[0; MOST]; 2], [0; 2]);
+                for _ in 0..self.count(bucket) {
+                    let value = self.read(bit) & self.slot_mask;
+                    bit += u64::from(self.slot_bits);
+                    // Kept only if the count moves on: no branch that depends on the entry.
+                    for (half, value) in self.halves(value, grown).into_iter().enumerate() {
+                        dealt[half][counts[half] % MOST] = value;
+                        counts[half] += usize::from(value != 0);
+                    }
                 }
-            }
-            for half in 0..=deeper as usize {
-                let there = bucket << deeper | half as u64;
-                let room = grown.count(there);
-                let (all, fit) = (counts[half], counts[half].min(room as usize));
-                left.extend(dealt[half][fit..all].iter().map(|value| (there, *value)));
-                writer.skip_after((room - fit as u64) * width, |writer| {
-                    for value in &dealt[half][..fit] {
+                for half in 0..=deeper as usize {
+                    let there = bucket << deeper | half as u64;
+                    let room = grown.count(there);
+                    let (all, fit) = (counts[half], counts[half].min(room as usize));
+                    dealt[half][fit..all].iter().for_each(|value| overflow.push(there, *value));
+                    // Empty slots too, which are 0: a loop of as many steps for every bucket.
+                    for value in &dealt[half][..room as usize] {
                         writer.push(*value, width);
                         kept.count(grown, *value);
                     }
-                });
-                grown.entries += fit as u64;
+                    grown.entries += fit as u64;
+                }
             }
+            released = self.bits.release(released..(bit / 8) as usize);
         }
         writer.end();
+        kept.0[0] -= grown.geometry.slots() - grown.entries; // empty slots keep none
         grown.rate = kept.rate(grown);
-        left.into_iter().all(|(bucket, value)| {
-            let (other, there) = grown.moved(bucket, value);
-            grown.place([bucket, other], [value, there], grown.weight(value))
-        })
+        overflow
+    }
+
+    /// Puts entries that found their bucket full into another one. Where that takes too long, since
+    /// keys were chosen to collide or have many copies, buckets become larger. With 16 slots a pair
+    /// there is room for all: no bucket was given more entries than the one they came from had.
+    pub(super) fn settle(&mut self, mut overflow: Overflow) {
+        let mut block = Vec::with_capacity(SETTLED_TOGETHER);
+        while overflow.pop(&mut block, SETTLED_TOGETHER) {
+            for (bucket, value) in &block {
+                self.prefetch_bucket(self.moved(*bucket, *value).0);
+            }
+            for (bucket, value) in block.drain(..) {
+                let (other, there) = self.moved(bucket, value);
+                while !self.place([bucket, other], [value, there], self.weight(value)) {
+                    if self.geometry.pair == MOST_PAIR {
+                        self.clear_way([bucket, other]);
+                    } else {
+                        self.widen();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives each pair of buckets one slot more, also if all filters then have more memory than they
+    /// may: some entries have no slot yet, and the table they came from is gone.
+    fn widen(&mut self) {
+        let next = self.geometry.next();
+        // A panic marks the filter as broken, so that it never answers a wrong no.
+        let mut grown = Table::<false>::made(next, Bits::zeroed_beyond_budget)
+            .expect("memory to end a growth that has begun");
+        self.move_buckets(&mut grown);
+        *self = Table { defer: self.defer, ..grown };
     }
 
     /// What an entry looks like in the grown table: in its bucket, or in the near and the far half of

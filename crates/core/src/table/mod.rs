@@ -26,6 +26,7 @@ mod block;
 mod entries;
 mod geometry;
 mod growth;
+mod overflow;
 mod saved;
 mod search;
 mod slots;
@@ -137,8 +138,13 @@ impl<const RING: bool> Table<RING> {
     }
 
     pub fn empty(geometry: Geometry) -> Option<Table<RING>> {
+        Table::made(geometry, Bits::zeroed)
+    }
+
+    /// An empty table in memory of this sort.
+    fn made(geometry: Geometry, zeroed: fn(usize) -> Option<Bits>) -> Option<Table<RING>> {
         geometry.check().ok()?;
-        let bits = Bits::zeroed(usize::try_from(geometry.nbytes()).ok()?)?;
+        let bits = zeroed(usize::try_from(geometry.nbytes()).ok()?)?;
         Some(Table::over(bits, geometry, 0, 0.0))
     }
 

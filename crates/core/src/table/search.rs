@@ -2,6 +2,8 @@
 //! a free slot. Breadth first, so that few entries move: the nearest free slot is one to four moves
 //! away even at 95% load, and every place looked at is asked for ahead of time.
 
+use std::collections::HashSet;
+
 use super::{Table, low, partner};
 
 /// Buckets looked at before the table counts as full.
@@ -35,6 +37,34 @@ impl<const RING: bool> Table<RING> {
         let freed = found.map(|(at, free)| self.shift(&nodes, at, free));
         self.nodes = nodes;
         freed
+    }
+
+    /// Frees a slot in one of these buckets, however many entries have to move for it. There must be
+    /// places for all entries and one more.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn clear_way(&mut self, roots: [u64; 2]) {
+        let mut nodes =
+            roots.map(|bucket| Node { bucket, entry: 0, parent: ROOT, from: 0 }).to_vec();
+        let mut seen = HashSet::from(roots);
+        let mut at = 0;
+        let free = loop {
+            // If entries have places at all, some way leads from a bucket of each to a free slot. A
+            // panic marks the filter as broken, so that it never answers a wrong no.
+            let node = *nodes.get(at).expect("a free slot for each entry");
+            if let Some(free) = self.free(node.bucket) {
+                break free;
+            }
+            for from in self.spots(node.bucket) {
+                let (bucket, entry) = self.moved(node.bucket, self.get(from));
+                if seen.insert(bucket) {
+                    nodes.push(Node { bucket, entry, parent: at as u32, from });
+                }
+            }
+            at += 1;
+        };
+        let (_, freed) = self.shift(&nodes, at, free);
+        self.put(freed, 0);
     }
 
     /// The nearest bucket with a free slot: its node, and the slot.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 use crate::batch::BLOCK;
+use crate::budget::without_growth;
 use crate::format::{Header, KindId};
 use crate::hash::{HashKind, KeyHasher, remix};
 use crate::kind::{AnyKind, open};
@@ -249,4 +250,117 @@ fn batches_are_their_keys() {
             assert!(bytes(&*whole) == bytes(&*single));
         }
     }
+}
+
+/// A full table of this size, of 16 slots a pair, and its keys.
+fn full(buckets: u64) -> (Table<false>, Vec<u64>) {
+    let geometry = Geometry { buckets, pair: MOST_PAIR, ..Geometry::growing(1000, 0.01) };
+    let mut table = Table::<false>::empty(geometry).unwrap();
+    let mut taken = Vec::new();
+    for h in (0..).map(hash) {
+        if table.is_full() {
+            break;
+        }
+        assert!(table.insert(h, 0));
+        taken.push(h);
+    }
+    (table, taken)
+}
+
+/// The table after this one, still empty.
+fn doubled(table: &Table<false>) -> Table<false> {
+    Table::empty(table.geometry.next()).unwrap()
+}
+
+/// What growth costs: every entry moves once, fewer than a tenth find their bucket full, and what is
+/// kept of those takes a quarter of the table's memory at most. None of it depends on the clock.
+#[test]
+fn growth_moves_every_entry_once_and_few_twice() {
+    let (mut table, keys) = full(1 << 14);
+    let mut grown = doubled(&table);
+    let overflow = table.move_into(&mut grown);
+    let left = keys.len() as u64 - grown.entries;
+    assert!(left > 0 && left < keys.len() as u64 / 10, "{left} of {}", keys.len());
+    assert!(overflow.nbytes() as u64 <= grown.geometry.nbytes() / 4 + 65536);
+    grown.settle(overflow);
+    assert_eq!(grown.geometry, table.geometry.next());
+    assert_eq!(grown.entries, keys.len() as u64);
+    assert!(keys.iter().all(|h| grown.contains(*h)));
+    adds_up(&grown);
+}
+
+/// A table of slots that hold anything, in memory large enough to be given back in pieces.
+fn large() -> Table<false> {
+    let small = Geometry::growing(1000, 0.01);
+    let geometry = Geometry { buckets: 1 << 18, pair: MOST_PAIR, ..small };
+    let table = Table::<false>::empty(geometry).unwrap();
+    for (i, word) in (0..).zip(table.bits.words()) {
+        word.store(hash(i), Relaxed);
+    }
+    let held = (0..geometry.slots()).filter(|spot| table.get(*spot) != 0).count() as u64;
+    Table::over(table.bits, geometry, held, 0.0)
+}
+
+/// While a table moves, its memory goes; but not while somebody else has it, who then finds it as it
+/// was. What comes of it is the same, byte for byte.
+#[test]
+#[cfg_attr(miri, ignore = "maps memory")]
+fn growth_gives_memory_back_unless_it_is_shared() {
+    const UNIT: usize = (1 << 20) / 8;
+    let words = |bits: &Bits| bits.words().iter().map(|w| w.load(Relaxed)).collect::<Vec<_>>();
+    for pair in [MOST_PAIR, MOST_PAIR - 1] {
+        let [mut alone, mut shared] = [0, 1].map(|_| {
+            let Table { bits, geometry, entries, .. } = large();
+            Table::<false>::over(bits, Geometry { pair, ..geometry }, entries, 0.0)
+        });
+        let (clone, before) = (shared.bits.clone(), words(&shared.bits));
+        let [mut first, mut second] = [doubled(&alone), doubled(&shared)];
+        let _ = alone.move_into(&mut first);
+        let _ = shared.move_into(&mut second);
+        assert!(words(&first.bits) == words(&second.bits));
+        assert!(words(&clone) == before);
+        if cfg!(target_os = "linux") {
+            assert!(alone.bits.words()[..3 * UNIT].iter().all(|word| word.load(Relaxed) == 0));
+        }
+    }
+}
+
+/// Sixteen copies of a key fill both of its buckets. Once the table they came from is gone, buckets
+/// become larger until all have a slot, also where no filter may grow.
+#[test]
+fn copies_settle_in_larger_buckets() {
+    let geometry = Geometry { buckets: 256, pair: MOST_PAIR, ..Geometry::growing(1000, 0.01) };
+    let mut table = Table::<false>::empty(geometry).unwrap();
+    let keys: Vec<u64> =
+        (0..40).map(hash).filter(|h| (0..16).all(|_| table.insert(*h, 0))).collect();
+    assert!(keys.len() > 10);
+    let entries = table.entries;
+    let mut grown = doubled(&table);
+    let overflow = table.move_into(&mut grown);
+    assert!(grown.entries < entries);
+    without_growth(|| grown.settle(overflow));
+    assert_eq!((grown.geometry.pair, grown.entries), (MOST_PAIR, entries));
+    assert!(keys.iter().all(|h| grown.matches(*h).count() >= 16));
+    adds_up(&grown);
+}
+
+/// Where the usual search gives up, in a table that is all but full, the thorough one finds room.
+#[test]
+fn a_way_is_cleared_where_the_search_gives_up() {
+    let (mut table, mut keys) = full(1 << 12);
+    let mut cleared = 0;
+    for h in (1 << 32..).map(hash) {
+        let Places { buckets, entries } = table.places(h);
+        while !table.place(buckets, entries, table.fresh_weight) {
+            table.clear_way(buckets);
+            cleared += 1;
+        }
+        keys.push(h);
+        if cleared == 5 {
+            break;
+        }
+    }
+    assert!(table.load() > 0.98);
+    assert!(keys.iter().all(|h| table.contains(*h)));
+    adds_up(&table);
 }
