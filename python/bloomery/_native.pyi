@@ -678,6 +678,27 @@ class SparkBits:
     def _bits_set(self) -> int: ...
 
 @final
+class Outcomes:
+    """The outcomes of a batch, with which sessions answer their writes."""
+
+    def __new__(cls, results: list[Any]) -> Self:
+        """Take a result for each record: as `Shelf.apply` appends it, an error reply in bytes, or
+        None if another command changed the name first. Anything else: a thread still applies the
+        record."""
+
+@final
+class Time:
+    """A time that Python sets and native code reads; a clock of rotating filters."""
+
+    def __new__(cls) -> Self: ...
+    def __call__(self) -> float: ...
+    @property
+    def seconds(self) -> float:
+        """Seconds since 1970."""
+    @seconds.setter
+    def seconds(self, value: float, /) -> None: ...
+
+@final
 class Shelf:
     """The named filters of a server, and what is to be logged of their writes."""
 
@@ -889,14 +910,13 @@ class Session:
         """All replies, to be sent."""
     def arrived(self) -> None:
         """Note that a chunk has come, which will be fed later."""
-    def answer(self, results: list[Any], again: list[bytes] = ...) -> list[list[bytes]] | None:
+    def answer(self, outcomes: Outcomes, again: list[bytes] = ...) -> list[list[bytes]] | None:
         """Reply to the writes that waited for the log.
 
-        There is a result for each record of the batch: as `Shelf.apply` appends it, or an error
-        reply in bytes. None: another command changed the name first. Then nothing is answered, and
-        the commands (their words) that must run again are returned; the next call passes their
-        replies as `again`, in order. Returns None if a result is neither: a thread still applies
-        the record, and nothing is answered.
+        If another command changed the name of one first, nothing is answered, and the commands
+        (their words) that must run again are returned; the next call passes their replies as
+        `again`, in order. Returns None if a thread still applies a record; nothing is answered
+        then.
         """
     def fail(self, error: bytes) -> None:
         """Reply with an error to the writes that waited for the log."""
@@ -965,7 +985,7 @@ class Sockets:
     def start_batch(self) -> int:
         """Let the clients that wrote so far wait for the batch; return how many there are."""
     def answer(
-        self, results: list[Any]
+        self, outcomes: Outcomes
     ) -> tuple[list[Any], list[tuple[Any, list[list[bytes]]]], list[Any]]:
         """Answer the clients of the batch that was applied, and send the replies.
 

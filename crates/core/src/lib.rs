@@ -31,6 +31,7 @@ pub mod resp;
 pub mod rotating;
 pub mod scalable;
 pub mod scan;
+pub mod sections;
 pub mod shape;
 pub mod signatures;
 pub mod spark;

@@ -24,7 +24,7 @@ use pyo3::prelude::*;
 use crate::filters::bloom::Bloom;
 use crate::filters::bloom_batch::Batch;
 use crate::filters::family::Family;
-use crate::filters::sections::{Section, detached};
+use crate::filters::sections::{begin_elsewhere, detached};
 use crate::keys::batch::{Inside, in_order};
 use crate::keys::column::{Column, Data, Int};
 
@@ -411,7 +411,7 @@ unsafe fn answer(
                 std::slice::from_raw_parts_mut(answers, len),
             )
         };
-        let _section = Section::begin_elsewhere();
+        let _section = begin_elsewhere();
         let number = numbers[0];
         if numbers.iter().fold(false, |other, each| other | (*each != number)) {
             return Err(c"the number of a filter must be the same in all rows");

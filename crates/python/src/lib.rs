@@ -24,9 +24,11 @@ use crate::filters::memory::{Memory, Section};
 use crate::filters::pack::Pack;
 use crate::filters::redisbloom::{Chain, Cuckoo};
 use crate::filters::spark::SparkBits;
+use crate::filters::time::Time;
 use crate::keys::lines::LineKey;
 use crate::remote::{Commands, Places};
 use crate::server::histogram::Histogram;
+use crate::server::outcomes::Outcomes;
 use crate::server::pattern::Pattern;
 use crate::server::session::Session;
 use crate::server::shelf::Shelf;
@@ -52,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::log::LogChunks>()?;
     module.add_class::<server::log::LogWriter>()?;
     module.add_class::<Memory>()?;
+    module.add_class::<Outcomes>()?;
     module.add_class::<Pack>()?;
     module.add_class::<parquet::ParquetFooter>()?;
     module.add_class::<Pattern>()?;
@@ -62,6 +65,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Shelf>()?;
     module.add_class::<Signatures>()?;
     module.add_class::<SparkBits>()?;
+    module.add_class::<Time>()?;
     filters::sections::register(module)?;
     filters::slots::install::<Bloom>(py)?;
     filters::slots::install::<Family>(py)?;

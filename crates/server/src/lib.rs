@@ -1,3 +1,15 @@
-//! The server of bloomery, as far as it needs no Python. So far: its write-ahead log.
+//! The server of bloomery without Python: its filters by name, the sessions of its clients, the
+//! commands that need no control plane, and the write-ahead log.
 
+pub mod apply;
+pub mod commands;
+pub mod filter;
+pub mod histogram;
+pub mod keyspace;
 pub mod log;
+pub mod long_read;
+pub mod output;
+pub mod permits;
+pub mod pipeline;
+pub mod session;
+pub mod writes;

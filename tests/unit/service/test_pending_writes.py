@@ -14,6 +14,7 @@ from bloomery import (
     _native,
     errors,
 )
+from bloomery._native import Outcomes
 from bloomery.filters.redisbloom import RedisCuckooFilter
 from bloomery.service.domain.operations import Op, Record, named
 
@@ -76,7 +77,7 @@ class Client:
             if isinstance(given, list):
                 self.session.reply(PYTHON)
             elif given is None:
-                assert self.session.answer(self.results()) == []
+                assert self.session.answer(Outcomes(self.results())) == []
                 self.taken += self.session.take()
             given = self.session.feed(b"")
 
@@ -144,11 +145,11 @@ def test_a_read_waits_for_the_writes_before_it() -> None:
     records = client.shelf.take_log()
     name = len(named(b"plain"))
     assert [(id, op, len(data)) for id, op, data in records] == [(1, Op.ADD, name + 16)]
-    session.answer(applied(client.shelf, records))
+    session.answer(Outcomes(applied(client.shelf, records)))
     assert session.take() == b":1\r\n:0\r\n"
     assert not session.writing
     assert session.feed(b"") is None
-    session.answer(client.results())
+    session.answer(Outcomes(client.results()))
     assert session.feed(b"") is None
     assert session.take() == b":1\r\n:1\r\n+PONG\r\n:1\r\n"
     assert session.waiting == 0
@@ -158,7 +159,7 @@ def test_nothing_is_done_before_it_is_applied() -> None:
     """A write is in the next batch, and nowhere else, and its client waits."""
     client = Client()
     assert [client.session.feed(add(b"a")), client.session.writing] == [None, True]
-    assert client.session.answer(client.results()) == []
+    assert client.session.answer(Outcomes(client.results())) == []
     assert not client.session.writing
     assert client.session.take() == b":1\r\n"
     client = Client()
@@ -172,7 +173,7 @@ def test_an_error_of_the_protocol_comes_behind_the_answers() -> None:
     """Not before them, although nothing more can be read."""
     client = Client()
     assert client.session.feed(add(b"a") + b"*x\r\n") is None
-    client.session.answer(client.results())
+    client.session.answer(Outcomes(client.results()))
     assert client.session.feed(b"") == "invalid multibulk length"
     assert client.session.take() == b":1\r\n"
 
@@ -185,7 +186,7 @@ def test_a_reply_of_pythons_comes_behind_the_answers() -> None:
     assert client.session.feed(add(b"b")) is None
     assert client.session.take() == b""
     assert client.session.waiting == len(add(b"b"))
-    client.session.answer(client.results())
+    client.session.answer(Outcomes(client.results()))
     assert client.session.take() == b":1\r\n-ERR too much\r\n"
 
 
@@ -224,7 +225,7 @@ def test_error_of_a_record_is_the_reply_to_its_writes() -> None:
     client = Client()
     sent = add(b"a") + packed(b"BF.MADD", b"plain", b"b", b"c") + add(b"d", b"growing")
     assert client.session.feed(sent) is None
-    assert client.session.answer([b"-GONE\r\n", (b"\1", None)]) == []
+    assert client.session.answer(Outcomes([b"-GONE\r\n", (b"\1", None)])) == []
     assert client.session.take() == b"-GONE\r\n" * 2 + b":1\r\n"
 
 
@@ -236,13 +237,13 @@ def test_unfinished_record_is_answered_later() -> None:
     assert first.feed(add(b"a") + add(b"b", b"growing") + exists(b"a")) is None
     assert second.feed(add(b"c", b"counts")) is None
     results = applied(held, held.take_log())
-    unfinished = [results[0], object(), results[2]]
+    unfinished = Outcomes([results[0], object(), results[2]])
     assert second.answer(unfinished) == []
     assert second.take() == b":1\r\n"
     assert first.answer(unfinished) is None
     assert (first.writing, first.take()) == (True, b"")
     assert first.feed(packed(b"PING")) is None
-    assert first.answer(results) == []
+    assert first.answer(Outcomes(results)) == []
     assert first.feed(b"") is None
     assert first.take() == b":1\r\n:1\r\n:1\r\n+PONG\r\n"
 
@@ -255,9 +256,9 @@ def test_results_of_another_batch_are_refused() -> None:
     first = (b"\1", None)
     for wrong in ([], [first], [first, (b"\1", None)], [first, (b"\1\3", None)]):
         with pytest.raises(errors.InvalidParameter, match="not those of the batch"):
-            client.session.answer(list(wrong))
+            client.session.answer(Outcomes(list(wrong)))
     with pytest.raises(TypeError):
-        client.session.answer([first, (7, None)])
+        client.session.answer(Outcomes([first, (7, None)]))
     assert client.session.writing
     client.session.fail(b"-MISCONF\r\n")
     assert client.session.take() == b":0\r\n" + b"-MISCONF\r\n" * 2
@@ -267,7 +268,7 @@ def test_when_the_log_fails_every_write_gets_the_error() -> None:
     """Writes that wait get it; replies before and after them stay."""
     client = Client()
     assert client.session.feed(add(b"a")) is None
-    client.session.answer(client.results())
+    client.session.answer(Outcomes(client.results()))
     assert client.session.feed(exists(b"a") + add(b"b") + add(b"c") + packed(b"PING")) is None
     client.session.reply(b"+INFO\r\n")
     client.session.fail(b"-MISCONF\r\n")
@@ -312,7 +313,7 @@ def test_commands_of_many_keys_are_for_python() -> None:
     assert given == [b"BF.MADD", b"plain", *keys]
     assert client.session.feed(add(b"a") + long) is None
     assert client.session.waiting == len(long)
-    client.session.answer(client.results())
+    client.session.answer(Outcomes(client.results()))
     given = client.session.feed(b"")
     while given is True:
         given = client.session.feed(b"")
@@ -379,7 +380,7 @@ def test_a_restricted_client_writes_what_it_may() -> None:
     client.session.restricted = True
     client.session.permit(b"plain", write=True)
     assert client.session.feed(add(b"a") + add(b"a", b"growing")) is None
-    client.session.answer(client.results())
+    client.session.answer(Outcomes(client.results()))
     assert client.session.feed(b"") == [b"BF.ADD", b"growing", b"a"]
     assert client.session.take() == b":1\r\n"
 
@@ -392,7 +393,7 @@ def test_a_client_writes_in_one_batch_at_a_time() -> None:
     assert client.session.feed(add(b"b")) is None
     assert client.session.waiting == len(add(b"b"))
     assert client.shelf.take_log() == []
-    client.session.answer(applied(client.shelf, records))
+    client.session.answer(Outcomes(applied(client.shelf, records)))
     assert client.session.feed(b"") is None
     assert len(client.shelf.take_log()) == 1
 
@@ -420,7 +421,7 @@ def test_clients_of_a_batch_share_its_records() -> None:
     results.append("an entry")  # Python applies the CLEAR
     assert held.apply(records, results, 60.0) is True
     for client in clients:
-        assert client.answer(results) == []
+        assert client.answer(Outcomes(results)) == []
     assert clients[0].take().startswith(b"*2\r\n:1\r\n:1\r\n-ERR this kind")
     assert [client.take() for client in clients[1:]] == [b"*2\r\n:0\r\n:1\r\n"] * 2
 
@@ -453,7 +454,7 @@ def test_a_write_is_counted_once_when_it_is_answered() -> None:
     assert client.session.feed(exists(b"a") + add(b"a") + add(b"b") + exists(b"a")) is None
     client.session.take()
     assert sum(client.shelf.latency.read()[1]) == 1
-    client.session.answer(client.results())
+    client.session.answer(Outcomes(client.results()))
     client.session.take()
     assert sum(client.shelf.latency.read()[1]) == 3
     assert client.session.feed(b"") is None
@@ -480,14 +481,14 @@ def test_commands_in_conflict_run_again(change: str) -> None:
         client.shelf.put(b"other", BloomFilter(1000, 0.01), 1)
     results = applied(client.shelf, records)
     assert [result is None for result in results] == [True, False, True, False]
-    conflicts = session.answer(results)
+    conflicts = session.answer(Outcomes(results))
     assert conflicts == [[b"BF.ADD", b"plain", b"a"], [b"BF.ADD", b"plain", b"b"]]
     assert session.writing
     assert session.take() == b""
     assert session.feed(packed(b"PING")) is None  # waits with the rest
-    assert session.answer(results, [b":7\r\n"]) == conflicts  # not of all
+    assert session.answer(Outcomes(results), [b":7\r\n"]) == conflicts  # not of all
     assert session.take() == b""
-    assert session.answer(results, [b":7\r\n", b"-ERR gone\r\n"]) == []
+    assert session.answer(Outcomes(results), [b":7\r\n", b"-ERR gone\r\n"]) == []
     assert session.take() == b":7\r\n*2\r\n:1\r\n:1\r\n-ERR gone\r\n:1\r\n"
     assert session.feed(b"") is None
     assert session.take() == b":0\r\n+PONG\r\n"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bloomery import BloomFilter, CuckooFilter, ScalableBloomFilter, _native
+from bloomery._native import Outcomes
 from bloomery.service.domain.operations import named, split
 
 LIMITS = (1 << 20, 64 << 20, 128 << 20)
@@ -58,7 +59,7 @@ class Server:
         records, results = self.shelf.take_log(), list[Any]()
         assert self.shelf.apply(records, results, 60.0) is True
         self.log += records
-        assert self.session.answer(results) == []
+        assert self.session.answer(Outcomes(results)) == []
         self.replies += self.session.take()
 
     def run(self, data: bytes) -> None:

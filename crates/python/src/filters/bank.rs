@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use bloomery_core::bank::{self, Anonymous, Memory, Trouble, UserFacts, Users};
 use bloomery_core::format::{self, HEADER_BYTES, Header, LIVE};
 use bloomery_core::hash::KeyHasher;
+use bloomery_core::kind::Refusal;
+use bloomery_server::filter::Fault;
 use pyo3::exceptions::PyOSError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -20,6 +22,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::errors::{self, error, invalid, no_memory};
 use crate::filters::bank_batch::{Batch, DETACH_FROM};
+use crate::filters::counted;
 use crate::filters::gate::Gate;
 use crate::filters::mapped::{Mapped, Mode, forks};
 use crate::keys::buffer::BufferView;
@@ -42,7 +45,7 @@ pub fn bank_pages(py: Python<'_>, keys_per_filter: u64, error_rate: f64) -> PyRe
 #[pyclass(subclass, frozen, module = "bloomery._native", name = "FilterBank")]
 pub struct Bank {
     /// `None` once it is closed.
-    gate: Gate<Option<bank::Bank>>,
+    pub gate: Gate<Option<bank::Bank>>,
     header: Header,
     read_only: bool,
     /// `forks` when its file was opened; `None` if it has no file.
@@ -131,6 +134,31 @@ impl Bank {
         done?.ok_or_else(|| closed(py))?.map_err(|trouble| raise(py, trouble))
     }
 
+    /// As `read`, for the server.
+    pub fn read_counted<T>(
+        &self,
+        work: impl FnOnce(&bank::Bank) -> Result<T, Trouble>,
+    ) -> Result<T, Fault> {
+        let done = counted::read(&self.gate, |bank| bank.as_ref().map(work))?;
+        done.ok_or_else(|| Fault::Broken(CLOSED.into()))?.map_err(fault)
+    }
+
+    /// As `write`, for the server; with the refusal as it is.
+    pub fn write_counted<T>(
+        &self,
+        work: impl FnOnce(&mut bank::Bank) -> Result<T, Trouble>,
+    ) -> Result<Result<T, Refusal>, Fault> {
+        if self.read_only {
+            return Ok(Err(Refusal::Never("this filter is read-only")));
+        }
+        let done = counted::write(&self.gate, |bank| bank.as_mut().map(work))?;
+        match done.ok_or_else(|| Fault::Broken(CLOSED.into()))? {
+            Ok(done) => Ok(Ok(done)),
+            Err(Trouble::Full(message)) => Ok(Err(Refusal::Full(message))),
+            Err(trouble) => Err(fault(trouble)),
+        }
+    }
+
     pub fn key_hasher(&self) -> &KeyHasher {
         &self.header.hasher
     }
@@ -140,9 +168,21 @@ impl Bank {
     }
 }
 
+const CLOSED: &str = "the bank is closed";
+
 #[cold]
 fn closed(py: Python<'_>) -> PyErr {
-    invalid(py, "the bank is closed".into())
+    invalid(py, CLOSED.into())
+}
+
+#[cold]
+fn fault(trouble: Trouble) -> Fault {
+    match trouble {
+        Trouble::NoMemory(nbytes) => Fault::NoMemory(nbytes),
+        Trouble::Format(problem) => Fault::Broken(format!("{problem:?}")),
+        Trouble::Corrupt(message) | Trouble::Full(message) => Fault::Broken(message),
+        Trouble::Io(problem) => Fault::Broken(problem.to_string()),
+    }
 }
 
 /// Hands out what is behind the header, chunk by chunk, and returns the header.

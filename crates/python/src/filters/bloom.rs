@@ -10,6 +10,7 @@ use bloomery_core::bits::{Bits, LINE_BITS};
 use bloomery_core::fold::fold;
 use bloomery_core::format::{Header, KindId};
 use bloomery_core::hash::KeyHasher;
+use bloomery_core::kind::Refusal;
 use bloomery_core::probe::{Job, Probe, positions, with_probe};
 use bloomery_core::scan::{Figures, Scan};
 use bloomery_core::shape::{Layout, Shape};
@@ -161,16 +162,24 @@ impl Bloom {
         let Ok(()) = run(&self.bits, &self.shape, Op::Contains, &mut blocks_of(hashes), &mut out);
     }
 
-    pub fn add_hashes(
-        &self,
-        py: Python<'_>,
-        hashes: &[u64],
-        answers: &mut Vec<u8>,
-    ) -> PyResult<()> {
-        self.write_or_read(py, Op::Add, |filter, op| {
-            let mut out = |some: &[u8]| answers.extend_from_slice(some);
-            let Ok(()) = run(&filter.bits, &filter.shape, op, &mut blocks_of(hashes), &mut out);
-        })
+    /// Adds hashed keys for the server, the only writer of its filters.
+    #[inline(always)]
+    pub fn add_hashes(&self, hashes: &[u64], answers: &mut Vec<u8>) -> Result<(), Refusal> {
+        let gate = self.gate.load(Acquire);
+        if gate & READ_ONLY != 0 {
+            return Err(Refusal::Never("this filter is read-only"));
+        }
+        let _guard = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let op = if gate & ATOMIC == 0 { Op::Add } else { Op::AddAtomic };
+        let mut out = |some: &[u8]| answers.extend_from_slice(some);
+        let Ok(()) = run(&self.bits, &self.shape, op, &mut blocks_of(hashes), &mut out);
+        Ok(())
+    }
+
+    /// Whether the filter may contain a hashed key.
+    #[inline(always)]
+    pub fn contains_hash(&self, h: u64) -> bool {
+        with_probe(&self.bits, &self.shape, One::<false, false>(h))
     }
 
     fn header(&self, checksum: u64) -> Header {
@@ -199,7 +208,7 @@ impl OneKey for Bloom {
 
     #[inline(always)]
     fn contains(&self, _py: Python<'_>, h: u64) -> PyResult<bool> {
-        Ok(with_probe(&self.bits, &self.shape, One::<false, false>(h)))
+        Ok(self.contains_hash(h))
     }
 
     /// Adds one key with the interpreter lock held, which keeps other single writers out.

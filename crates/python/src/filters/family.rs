@@ -9,15 +9,18 @@ use bloomery_core::format::{Header, KindId};
 use bloomery_core::hash::KeyHasher;
 use bloomery_core::kind::{self, AnyKind, Fact, Merge, Refusal, Removal};
 use bloomery_core::rotating::MOST_TIME;
+use bloomery_server::filter::Fault;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyMemoryView};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::errors::{self, error, invalid, no_memory, refused};
+use crate::filters::counted;
 use crate::filters::family_batch::{Batch, BatchOp};
 use crate::filters::gate::Gate;
 use crate::filters::memory::{Memory, Section};
 use crate::filters::slots::{OneKey, RemoveKey};
+use crate::filters::time::Time;
 use crate::keys::batch::{self, Options, Threads};
 use crate::keys::buffer::BufferView;
 use crate::keys::key::hash_key;
@@ -39,8 +42,19 @@ pub struct Family {
     read_only: bool,
     /// Does it want to be told the time?
     pub timed: bool,
-    /// What tells the time, if it is not the machine.
-    clock: Mutex<Option<Py<PyAny>>>,
+    clock: Mutex<Clock>,
+}
+
+/// What tells a filter the time.
+enum Clock {
+    Machine,
+    /// Native code reads it without the interpreter lock.
+    Shared(Py<Time>),
+    Python(Py<PyAny>),
+}
+
+fn machine_time() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64())
 }
 
 impl OneKey for Family {
@@ -185,12 +199,10 @@ impl Family {
 
     /// Unix time, by the filter's clock.
     fn now(&self, py: Python<'_>) -> PyResult<f64> {
-        let place = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        let clock = place.as_ref().map(|clock| clock.clone_ref(py));
-        drop(place); // the clock may be Python code that sets another
-        let now: f64 = match clock {
+        // The clock may be Python code that sets another, so nothing is locked while it runs.
+        let now: f64 = match self._clock(py) {
             Some(clock) => clock.call0(py)?.extract(py)?,
-            None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()),
+            None => machine_time(),
         };
         if now.is_nan() || now.abs() > MOST_TIME {
             return Err(invalid(py, format!("the clock says {now}, must be seconds since 1970")));
@@ -209,6 +221,46 @@ impl Family {
             done.map_err(|refusal| refused(py, refusal))?;
         }
         Ok(())
+    }
+
+    /// As `pass_time`, for the server.
+    #[inline(always)]
+    pub fn pass_time_counted(&self) -> Result<(), Fault> {
+        if self.timed { self.tick_counted() } else { Ok(()) }
+    }
+
+    fn tick_counted(&self) -> Result<(), Fault> {
+        let place = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = match &*place {
+            Clock::Machine => machine_time(),
+            Clock::Shared(time) => time.get().seconds(),
+            // No server sets one.
+            Clock::Python(_) => {
+                drop(place);
+                let now = Python::attach(|py| self.now(py));
+                now.map_err(|problem| Fault::Broken(problem.to_string()))?
+            }
+        };
+        if counted::read(&self.gate, |state| now >= state.kind.due())? {
+            let done = self.change_counted(|kind| kind.tick(now))?;
+            done.map_err(|refusal| Fault::Broken(format!("{refusal:?}")))?;
+        }
+        Ok(())
+    }
+
+    /// Lets `work` write for the server, with time to grow.
+    #[inline(always)]
+    pub fn change_counted<T>(
+        &self,
+        work: impl FnOnce(&mut dyn AnyKind) -> Result<T, Refusal>,
+    ) -> Result<Result<T, Refusal>, Fault> {
+        counted::write(&self.gate, |state| {
+            state.changes += 1;
+            state.kind.defer_growth(false);
+            let done = work(&mut *state.kind);
+            state.kind.defer_growth(true);
+            done
+        })
     }
 
     /// The filter for a batch, the time passed.
@@ -290,13 +342,18 @@ impl Family {
             hasher: header.hasher,
             id: header.kind,
             read_only,
-            clock: Mutex::new(None),
+            clock: Mutex::new(Clock::Machine),
         })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Not to be had means that somebody is just reading it, so the filter is in use.
-        self.clock.try_lock().map_or(Ok(()), |clock| visit.call(&*clock))
+        let Ok(clock) = self.clock.try_lock() else { return Ok(()) };
+        match &*clock {
+            Clock::Machine => Ok(()),
+            Clock::Shared(time) => visit.call(time),
+            Clock::Python(clock) => visit.call(clock),
+        }
     }
 
     fn __clear__(&self) {
@@ -488,10 +545,21 @@ impl Family {
 
     fn _clock(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let place = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        place.as_ref().map(|clock| clock.clone_ref(py))
+        match &*place {
+            Clock::Machine => None,
+            Clock::Shared(time) => Some(time.clone_ref(py).into_any()),
+            Clock::Python(clock) => Some(clock.clone_ref(py)),
+        }
     }
 
-    fn _set_clock(&self, clock: Option<Py<PyAny>>) {
+    fn _set_clock(&self, clock: Option<&Bound<'_, PyAny>>) {
+        let clock = match clock {
+            None => Clock::Machine,
+            Some(clock) => match clock.cast::<Time>() {
+                Ok(time) => Clock::Shared(time.clone().unbind()),
+                Err(_) => Clock::Python(clock.clone().unbind()),
+            },
+        };
         let mut place = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *place, clock);
         drop(place);

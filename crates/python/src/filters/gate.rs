@@ -18,6 +18,9 @@ use pyo3::prelude::*;
 use crate::errors::error;
 use crate::filters::sections::detached;
 
+/// Whether there is one. Work under it needs no section: a fork needs it too.
+const INTERPRETER_LOCK: bool = !cfg!(Py_GIL_DISABLED);
+
 pub struct Gate<T> {
     value: UnsafeCell<T>,
     /// How many are inside, or on their way, without the interpreter lock.
@@ -58,11 +61,12 @@ impl<T> Drop for Change<'_, T> {
     }
 }
 
+pub const BROKEN: &str = "an internal error stopped a change of this filter half-way, so its \
+    answers can no longer be trusted: load it again from where it was saved, or build it anew";
+
 #[cold]
 fn broken(py: Python<'_>) -> PyErr {
-    let message = "an internal error stopped a change of this filter half-way, so its answers can \
-                   no longer be trusted: load it again from where it was saved, or build it anew";
-    error(py, "CorruptData", message.into())
+    error(py, "CorruptData", BROKEN.into())
 }
 
 impl<T: Send + Sync> Gate<T> {
@@ -89,6 +93,14 @@ impl<T: Send + Sync> Gate<T> {
         if !long && self.detached.load(Acquire) == 0 {
             // SAFETY: alone, as said above.
             return Ok(work(unsafe { &*self.value.get() }));
+        }
+        if !long
+            && INTERPRETER_LOCK
+            && let Ok(_guard) = self.lock.try_read()
+        {
+            // SAFETY: who changes it holds the lock for writing: somebody is counted in.
+            let done = self.is_whole().then(|| work(unsafe { &*self.value.get() }));
+            return done.ok_or_else(|| broken(py));
         }
         let counted = Counted::new(&self.detached);
         let done = detached(py, move || {
@@ -121,6 +133,14 @@ impl<T: Send + Sync> Gate<T> {
             // SAFETY: alone, as said above.
             return Ok(self.change(work, unsafe { &mut *self.value.get() }));
         }
+        if !long
+            && INTERPRETER_LOCK
+            && let Ok(_guard) = self.lock.try_write()
+        {
+            // SAFETY: the lock is held for writing, and somebody is counted in, so all take it.
+            let change = || self.change(work, unsafe { &mut *self.value.get() });
+            return self.is_whole().then(change).ok_or_else(|| broken(py));
+        }
         let counted = Counted::new(&self.detached);
         let done = detached(py, move || {
             let _counted = counted;
@@ -148,10 +168,20 @@ impl<T: Send + Sync> Gate<T> {
         self.detached.fetch_sub(1, AcqRel);
     }
 
+    /// Lets `work` change the value, without the interpreter lock; `None` if the value is broken.
+    ///
+    /// # Safety
+    /// As for `read_counted`.
+    pub unsafe fn write_counted<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let _guard = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the lock is held for writing: with one counted in, nobody is alone.
+        self.is_whole().then(|| self.change(work, unsafe { &mut *self.value.get() }))
+    }
+
     /// Lets `work` look, without the interpreter lock; `None` if the value is broken.
     ///
     /// # Safety
-    /// The caller was counted in, and is in a section.
+    /// The caller was counted in, and is in a section or holds the interpreter lock.
     pub unsafe fn read_counted<R>(&self, work: impl FnOnce(&T) -> R) -> Option<R> {
         let _guard = self.lock.read().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: who changes it holds the lock for writing: with one counted in, nobody is alone.

@@ -5,10 +5,12 @@ use bloomery_core::format::{Header, KindId};
 use bloomery_core::kind::Refusal;
 use bloomery_core::redisbloom as core;
 use bloomery_core::redisbloom::dump::{Layered, Malformed};
+use bloomery_server::filter::Fault;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{self, error, no_memory, refused};
+use crate::filters::counted;
 use crate::filters::family::{borrow, to_python};
 use crate::filters::gate::Gate;
 use crate::filters::memory::{Memory, Section};
@@ -51,8 +53,8 @@ const MANY_MOVES: u16 = 1000;
 impl Cuckoo {
     /// May one key take much longer to add than others?
     #[inline(always)]
-    pub fn is_slow(&self, py: Python<'_>) -> bool {
-        let moves = self.gate.read(py, false, |cuckoo| cuckoo.numbers().max_iterations);
+    pub fn is_slow(&self) -> bool {
+        let moves = counted::read(&self.gate, |cuckoo| cuckoo.numbers().max_iterations);
         moves.is_ok_and(|moves| moves > MANY_MOVES)
     }
 }
@@ -145,13 +147,13 @@ fn pair(bytes: [[u8; 8]; 2]) -> [u64; 2] {
 impl Chain {
     /// Gets memory for the next layer ahead, if this many keys may need it, without the interpreter
     /// lock. The layer starts when the keys are added; without memory, adding them fails.
-    pub fn make_room(&self, py: Python<'_>, keys: u64) -> PyResult<()> {
-        let Some(nbytes) = self.gate.read(py, false, |chain| chain.lacks(keys))? else {
+    pub fn make_room(&self, keys: u64) -> Result<(), Fault> {
+        let Some(nbytes) = counted::read(&self.gate, |chain| chain.lacks(keys))? else {
             return Ok(());
         };
-        let memory = py.detach(|| Bits::zeroed(nbytes as usize).inspect(Bits::touch));
+        let memory = Bits::zeroed(nbytes as usize).inspect(Bits::touch);
         let Some(memory) = memory else { return Ok(()) };
-        self.gate.write(py, false, |chain| chain.spare(memory))
+        counted::write(&self.gate, |chain| chain.spare(memory))
     }
 }
 

@@ -10,71 +10,56 @@
 //! **Turns.** Work that needs the interpreter lock gives the others a turn now and then.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
 
+use bloomery_core::sections as core;
+pub use bloomery_core::sections::{Section, fork_waits};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-/// Threads that are about to fork.
-static FORKING: AtomicUsize = AtomicUsize::new(0);
-
 thread_local! {
     static ABOUT_TO_FORK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A section, until it is dropped; also by a panic.
-pub struct Section;
-
-impl Section {
-    /// For threads of others, which let a fork come first. None while a fork waits if this one has
-    /// the interpreter lock: then the fork comes later.
-    pub fn begin_elsewhere() -> Option<Section> {
-        loop {
-            RUNNING.fetch_add(1, SeqCst);
-            let section = Section;
-            if !fork_waits() {
-                return Some(section);
-            }
-            drop(section);
-            if is_attached() {
-                // SAFETY: it is attached, and stays so until the function returns.
-                return Section::begin(unsafe { Python::assume_attached() });
-            }
-            std::thread::sleep(PAUSE);
+/// Starts a section in a thread of another library, after a fork that waits. None while a fork waits
+/// if this thread has the interpreter lock: then the fork comes later.
+pub fn begin_elsewhere() -> Option<Section> {
+    loop {
+        if let Some(section) = Section::try_begin() {
+            return Some(section);
         }
-    }
-
-    /// None while a fork waits. Called with the interpreter lock held, as `before_fork` is.
-    fn begin(py: Python<'_>) -> Option<Section> {
-        loop {
-            RUNNING.fetch_add(1, SeqCst);
-            let section = Section;
-            if !fork_waits() {
-                return Some(section);
-            }
-            drop(section);
-            if !cfg!(Py_GIL_DISABLED) {
-                return None;
-            }
-            // Without an interpreter lock there is nothing to keep instead: the fork comes first.
-            // But for what other fork handlers do in this very thread.
-            if ABOUT_TO_FORK.get() {
-                RUNNING.fetch_add(1, SeqCst);
-                return Some(Section);
-            }
-            py.detach(|| std::thread::sleep(PAUSE));
+        if is_attached() {
+            // SAFETY: it is attached, and stays so until the function returns.
+            return begin(unsafe { Python::assume_attached() });
         }
+        std::thread::sleep(core::PAUSE);
     }
 }
 
-impl Drop for Section {
-    fn drop(&mut self) {
-        RUNNING.fetch_sub(1, SeqCst);
+/// None while a fork waits. Called with the interpreter lock held, as `before_fork` is.
+fn begin(py: Python<'_>) -> Option<Section> {
+    loop {
+        if let Some(section) = Section::try_begin() {
+            return Some(section);
+        }
+        if !cfg!(Py_GIL_DISABLED) {
+            return None;
+        }
+        // Without an interpreter lock there is nothing to keep instead: the fork comes first.
+        // But for what other fork handlers do in this very thread.
+        if ABOUT_TO_FORK.get() {
+            return Some(Section::begin_now());
+        }
+        py.detach(|| std::thread::sleep(core::PAUSE));
     }
+}
+
+/// A section for work under the interpreter lock. It needs none where there is that lock, which a
+/// fork needs too.
+#[inline(always)]
+pub fn section(py: Python<'_>) -> Option<Section> {
+    if cfg!(Py_GIL_DISABLED) { begin(py) } else { None }
 }
 
 /// Does this thread hold the interpreter lock? `PyGILState_Check` does not tell: it says yes to every
@@ -88,22 +73,14 @@ fn is_attached() -> bool {
     }
 }
 
-/// Between two looks at what is waited for. No lock is waited on: it might be held in the child.
-const PAUSE: Duration = Duration::from_micros(100);
-
 /// Runs `work`, which may hold a filter and runs no Python code, without the interpreter lock; with
 /// it while a fork waits.
 pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-    let Some(section) = Section::begin(py) else { return work() };
+    let Some(section) = begin(py) else { return work() };
     py.detach(move || {
         let _section = section; // outlives all that `work` holds
         work()
     })
-}
-
-/// Is a fork waiting for sections to end? Long ones stop then, and go on in another.
-pub fn fork_waits() -> bool {
-    FORKING.load(SeqCst) != 0
 }
 
 /// Lets other threads run if they wait for the interpreter lock, and signals be handled: what a loop
@@ -119,18 +96,14 @@ pub fn give_turn(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 fn before_fork(py: Python<'_>) {
     ABOUT_TO_FORK.set(true);
-    FORKING.fetch_add(1, SeqCst);
-    py.detach(|| {
-        while RUNNING.load(SeqCst) != 0 {
-            std::thread::sleep(PAUSE);
-        }
-    });
+    core::announce_fork();
+    py.detach(core::wait_for_sections);
 }
 
 #[pyfunction]
 fn after_fork_in_parent() {
     ABOUT_TO_FORK.set(false);
-    FORKING.fetch_sub(1, SeqCst);
+    core::after_fork_in_parent();
 }
 
 /// Other threads that were about to fork are not here, nor are those that looked whether a section
@@ -138,8 +111,7 @@ fn after_fork_in_parent() {
 #[pyfunction]
 fn after_fork_in_child() {
     ABOUT_TO_FORK.set(false);
-    RUNNING.store(0, SeqCst);
-    FORKING.store(0, SeqCst);
+    core::after_fork_in_child();
 }
 
 /// Has Python call these around each fork; where there are no forks there is nothing to do.

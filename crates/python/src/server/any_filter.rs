@@ -1,30 +1,35 @@
-//! A filter of any kind, as the server's hot path uses it: hashes in, a byte an answer out.
+//! The filters of the library as the server uses them (`bloomery_server::filter::Filter`), and what
+//! Python asks of them besides.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bloomery_core::batch::BLOCK;
 use bloomery_core::bits::Bits;
 use bloomery_core::format::KindId;
-use bloomery_core::kind::{AnyKind, Refusal, Removal};
+use bloomery_core::kind::{Refusal, Removal};
 use bloomery_core::redisbloom as redis;
 use bloomery_core::redisbloom::dump::Layered;
 use bloomery_core::scan::{Figures, Scan};
+use bloomery_server::filter::{Done, Fault, Filter};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::errors::error;
+use crate::errors::{error, no_memory};
 use crate::filters::bank::Bank;
 use crate::filters::bloom::Bloom;
+use crate::filters::counted;
 use crate::filters::family::Family;
 use crate::filters::redisbloom::{Chain, Cuckoo};
-use crate::filters::slots::OneKey;
 use crate::keys::hashes::append_hashes;
 use crate::keys::key::hash_key;
-use crate::server::apply::Done;
 
-pub enum AnyFilter {
+/// A filter that is counted in at its gate until it is dropped.
+pub struct AnyFilter(Kind);
+
+enum Kind {
     Bloom(Py<Bloom>),
     Family(Py<Family>),
     Chain(Py<Chain>),
@@ -33,17 +38,17 @@ pub enum AnyFilter {
     Bank(Py<Bank>),
 }
 
-/// A cuckoo filter of RedisBloom's that has so many layers takes no more keys. For the server's own
-/// clients only: in a replay what was taken is taken again.
+/// A RedisBloom cuckoo filter that has this many layers accepts no more keys from clients. A replay
+/// applies what was accepted.
 pub static MOST_LAYERS: AtomicUsize = AtomicUsize::new(32);
 
-/// Up to here keys are taken one by one.
+/// Up to here keys are looked for one by one.
 const FEW: usize = 4;
 
-/// Bytes of a filter: to grow a larger one takes milliseconds, some 50 ns a key.
+/// Bytes of a filter: to grow a larger one takes milliseconds, some 50 ns per key.
 const LARGE: usize = 256 << 10;
 
-/// Two words of hash a key.
+/// Two words of hash per key.
 #[inline(always)]
 fn pairs(hashes: &[u64]) -> impl Iterator<Item = [u64; 2]> {
     hashes.chunks_exact(2).map(|pair| [pair[0], pair[1]])
@@ -51,74 +56,47 @@ fn pairs(hashes: &[u64]) -> impl Iterator<Item = [u64; 2]> {
 
 impl AnyFilter {
     pub fn new(filter: &Bound<'_, PyAny>) -> Option<AnyFilter> {
-        if let Ok(bloom) = filter.cast::<Bloom>() {
-            return Some(AnyFilter::Bloom(bloom.clone().unbind()));
-        }
-        if let Ok(chain) = filter.cast::<Chain>() {
-            return Some(AnyFilter::Chain(chain.clone().unbind()));
-        }
-        if let Ok(cuckoo) = filter.cast::<Cuckoo>() {
-            return Some(AnyFilter::Cuckoo(cuckoo.clone().unbind()));
-        }
-        if let Ok(bank) = filter.cast::<Bank>() {
-            return Some(AnyFilter::Bank(bank.clone().unbind()));
-        }
-        filter.cast::<Family>().ok().map(|family| AnyFilter::Family(family.clone().unbind()))
+        let py = filter.py();
+        let kind = if let Ok(bloom) = filter.cast::<Bloom>() {
+            Kind::Bloom(bloom.clone().unbind())
+        } else if let Ok(chain) = filter.cast::<Chain>() {
+            chain.get().gate.count_in(py);
+            Kind::Chain(chain.clone().unbind())
+        } else if let Ok(cuckoo) = filter.cast::<Cuckoo>() {
+            cuckoo.get().gate.count_in(py);
+            Kind::Cuckoo(cuckoo.clone().unbind())
+        } else if let Ok(bank) = filter.cast::<Bank>() {
+            bank.get().gate.count_in(py);
+            Kind::Bank(bank.clone().unbind())
+        } else {
+            let family = filter.cast::<Family>().ok()?;
+            family.get().gate.count_in(py);
+            Kind::Family(family.clone().unbind())
+        };
+        Some(AnyFilter(kind))
     }
 
-    pub fn clone_ref(&self, py: Python<'_>) -> AnyFilter {
-        match self {
-            AnyFilter::Bloom(filter) => AnyFilter::Bloom(filter.clone_ref(py)),
-            AnyFilter::Family(filter) => AnyFilter::Family(filter.clone_ref(py)),
-            AnyFilter::Chain(filter) => AnyFilter::Chain(filter.clone_ref(py)),
-            AnyFilter::Cuckoo(filter) => AnyFilter::Cuckoo(filter.clone_ref(py)),
-            AnyFilter::Bank(filter) => AnyFilter::Bank(filter.clone_ref(py)),
-        }
-    }
-
-    /// Is it the same filter?
+    /// Returns whether it is the same object.
     pub fn is(&self, other: &AnyFilter) -> bool {
         self.object() == other.object()
     }
 
     fn object(&self) -> *mut ffi::PyObject {
-        match self {
-            AnyFilter::Bloom(filter) => filter.as_ptr(),
-            AnyFilter::Family(filter) => filter.as_ptr(),
-            AnyFilter::Chain(filter) => filter.as_ptr(),
-            AnyFilter::Cuckoo(filter) => filter.as_ptr(),
-            AnyFilter::Bank(filter) => filter.as_ptr(),
-        }
-    }
-
-    /// Words of hash a key.
-    #[inline(always)]
-    pub fn width(&self) -> usize {
-        if matches!(self, AnyFilter::Chain(_) | AnyFilter::Bank(_)) { 2 } else { 1 }
-    }
-
-    #[inline(always)]
-    pub fn hash(&self, key: &[u8], out: &mut Vec<u64>) {
-        match self {
-            AnyFilter::Bloom(bloom) => out.push(bloom.get().hasher.hash_bytes(key)),
-            AnyFilter::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
-            AnyFilter::Chain(chain) => out.extend(chain.get().hashes(key)),
-            AnyFilter::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
-            AnyFilter::Bank(bank) => {
-                let tab = memchr::memchr(b'\t', key).unwrap_or(0);
-                let key_at = if key.get(tab) == Some(&b'\t') { tab + 1 } else { 0 };
-                let hasher = bank.get().key_hasher();
-                out.extend([hasher.hash_bytes(&key[..tab]), hasher.hash_bytes(&key[key_at..])]);
-            }
+        match &self.0 {
+            Kind::Bloom(filter) => filter.as_ptr(),
+            Kind::Family(filter) => filter.as_ptr(),
+            Kind::Chain(filter) => filter.as_ptr(),
+            Kind::Cuckoo(filter) => filter.as_ptr(),
+            Kind::Bank(filter) => filter.as_ptr(),
         }
     }
 
     /// As `hash`, of whatever Python may call a key; RedisBloom's filters know bytes only.
     pub fn hash_any(&self, key: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
-        let hasher = match self {
-            AnyFilter::Bloom(bloom) => &bloom.get().hasher,
-            AnyFilter::Family(family) => &family.get().hasher,
-            AnyFilter::Chain(_) | AnyFilter::Cuckoo(_) | AnyFilter::Bank(_) => {
+        let hasher = match &self.0 {
+            Kind::Bloom(bloom) => &bloom.get().hasher,
+            Kind::Family(family) => &family.get().hasher,
+            Kind::Chain(_) | Kind::Cuckoo(_) | Kind::Bank(_) => {
                 if let Ok(bytes) = key.cast::<PyBytes>() {
                     self.hash(bytes.as_bytes(), out);
                 } else if let Ok(text) = key.cast::<PyString>() {
@@ -136,10 +114,10 @@ impl AnyFilter {
 
     /// Hashes every key of a batch, whatever the library takes as one.
     pub fn hash_all(&self, keys: &Bound<'_, PyAny>, out: &mut Vec<u64>) -> PyResult<()> {
-        let hasher = match self {
-            AnyFilter::Bloom(bloom) => bloom.get().hasher,
-            AnyFilter::Family(family) => family.get().hasher,
-            AnyFilter::Chain(_) | AnyFilter::Cuckoo(_) | AnyFilter::Bank(_) => {
+        let hasher = match &self.0 {
+            Kind::Bloom(bloom) => bloom.get().hasher,
+            Kind::Family(family) => family.get().hasher,
+            Kind::Chain(_) | Kind::Cuckoo(_) | Kind::Bank(_) => {
                 // Columns become lists: these hash bytes in ways of their own.
                 let listed = match keys.getattr("to_pylist").or_else(|_| keys.getattr("tolist")) {
                     Ok(list) => list.call0()?,
@@ -156,20 +134,16 @@ impl AnyFilter {
 
     /// How full it is, from a look at a part of it; of a bank there is nothing to tell.
     pub fn figures(&self, py: Python<'_>, scan: Scan) -> PyResult<Figures> {
-        Ok(match self {
-            AnyFilter::Bloom(bloom) => bloom.get().figures(scan),
-            AnyFilter::Family(family) => {
+        Ok(match &self.0 {
+            Kind::Bloom(bloom) => bloom.get().figures(scan),
+            Kind::Family(family) => {
                 let family = family.get();
                 family.pass_time(py)?;
                 family.gate.read(py, false, |state| state.kind.figures(scan))?
             }
-            AnyFilter::Chain(chain) => {
-                chain.get().gate.read(py, false, |chain| chain.figures(scan))?
-            }
-            AnyFilter::Cuckoo(cuckoo) => {
-                cuckoo.get().gate.read(py, false, |held| held.figures(scan))?
-            }
-            AnyFilter::Bank(bank) => {
+            Kind::Chain(chain) => chain.get().gate.read(py, false, |chain| chain.figures(scan))?,
+            Kind::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |held| held.figures(scan))?,
+            Kind::Bank(bank) => {
                 let count = bank.get().read(py, false, |bank| Ok(bank.keys()))? as f64;
                 Figures { count, error_rate: f64::NAN, fill_ratio: f64::NAN }
             }
@@ -177,19 +151,19 @@ impl AnyFilter {
     }
 
     pub fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(match self {
-            AnyFilter::Bloom(bloom) => bloom.get().bits.nbytes(),
-            AnyFilter::Family(family) => family
+        Ok(match &self.0 {
+            Kind::Bloom(bloom) => bloom.get().bits.nbytes(),
+            Kind::Family(family) => family
                 .get()
                 .gate
                 .read(py, false, |state| state.kind.sections().iter().map(Bits::nbytes).sum())?,
-            AnyFilter::Chain(chain) => {
+            Kind::Chain(chain) => {
                 chain.get().gate.read(py, false, |chain| chain.size() as usize)?
             }
-            AnyFilter::Cuckoo(cuckoo) => {
+            Kind::Cuckoo(cuckoo) => {
                 cuckoo.get().gate.read(py, false, |held| held.size() as usize)?
             }
-            AnyFilter::Bank(bank) => bank.get().read(py, false, |bank| Ok(bank.nbytes()))?,
+            Kind::Bank(bank) => bank.get().read(py, false, |bank| Ok(bank.nbytes()))?,
         })
     }
 
@@ -203,7 +177,7 @@ impl AnyFilter {
         hashes: &mut Vec<u64>,
         answers: &mut Vec<u8>,
     ) -> PyResult<Option<u64>> {
-        if matches!(self, AnyFilter::Bank(_)) {
+        if matches!(self.0, Kind::Bank(_)) {
             return Ok(None);
         }
         let mut state = seed;
@@ -218,94 +192,66 @@ impl AnyFilter {
             let key = u128::from(next()) << 64 | u128::from(next());
             self.hash(&key.to_le_bytes(), hashes);
         }
-        self.contains(py, hashes, answers)?;
+        self.contains(hashes, answers).map_err(|fault| raise(py, fault))?;
         Ok(Some(answers.iter().map(|answer| u64::from(*answer)).sum()))
     }
+}
 
-    /// Returns whether adding this many keys makes a large filter grow, which takes long.
-    #[inline(always)]
-    pub fn needs_room(&self, py: Python<'_>, keys: usize) -> bool {
-        let keys = keys as u64;
-        let lacks = |nbytes: Option<u64>| nbytes.is_some_and(|nbytes| nbytes > LARGE as u64);
-        let large = match self {
-            // It uses the time of the record, which others move while a thread works.
-            AnyFilter::Family(family) if family.get().kind_id() == KindId::Rotating => {
-                return false;
-            }
-            AnyFilter::Family(family) => family.get().gate.read(py, false, |state| {
-                state.kind.room() < keys
-                    && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
-            }),
-            AnyFilter::Chain(chain) => {
-                chain.get().gate.read(py, false, |chain| lacks(chain.lacks(keys)))
-            }
-            AnyFilter::Bloom(_) | AnyFilter::Cuckoo(_) | AnyFilter::Bank(_) => return false,
-        };
-        large.unwrap_or(false) // who adds to it is told what is wrong
-    }
-
-    /// Gets memory ahead for the next layer of a RedisBloom filter; layers themselves follow the keys.
-    pub fn make_room(&self, py: Python<'_>, keys: usize) -> PyResult<()> {
-        match self {
-            AnyFilter::Chain(chain) => chain.get().make_room(py, keys as u64),
-            _ => Ok(()),
+impl Drop for AnyFilter {
+    fn drop(&mut self) {
+        match &self.0 {
+            Kind::Bloom(_) => {}
+            Kind::Family(family) => family.get().gate.count_out(),
+            Kind::Chain(chain) => chain.get().gate.count_out(),
+            Kind::Cuckoo(cuckoo) => cuckoo.get().gate.count_out(),
+            Kind::Bank(bank) => bank.get().gate.count_out(),
         }
     }
+}
 
-    /// Returns how many keys to add between two looks at the clock: a key of a full cuckoo filter
-    /// can take a millisecond.
-    pub fn keys_per_look(&self, py: Python<'_>) -> usize {
-        match self {
-            AnyFilter::Cuckoo(cuckoo) if cuckoo.get().is_slow(py) => 1,
-            AnyFilter::Cuckoo(_) => 16,
-            _ => 1024,
-        }
+/// A fault as Python has it.
+#[cold]
+pub fn raise(py: Python<'_>, fault: Fault) -> PyErr {
+    match fault {
+        Fault::Broken(message) => error(py, "CorruptData", message),
+        Fault::NoMemory(nbytes) => no_memory(py, nbytes),
     }
+}
 
-    /// Returns about how many bytes the filter allocates to take this many more keys.
-    pub fn growth_bytes(&self, py: Python<'_>, keys: usize) -> u64 {
-        let keys = keys as u64;
-        let growth = match self {
-            AnyFilter::Bloom(_) => return 0,
-            AnyFilter::Family(family) => family.get().gate.read(py, false, |state| {
-                let nbytes = || state.kind.sections().iter().map(Bits::nbytes).sum::<usize>();
-                // The next table is an eighth larger, and the old one stays until keys are copied.
-                if state.kind.room() < keys { nbytes() as u64 / 8 * 9 + 1 } else { 0 }
-            }),
-            AnyFilter::Chain(chain) => {
-                chain.get().gate.read(py, false, |chain| chain.lacks(keys).unwrap_or(0))
-            }
-            AnyFilter::Cuckoo(cuckoo) => {
-                cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.next_bytes(keys))
-            }
-            AnyFilter::Bank(_) => return 1,
-        };
-        growth.unwrap_or(0) // a broken filter reports it when it is used
-    }
-
-    /// Does adding what is there already change anything?
+impl Filter for AnyFilter {
     #[inline(always)]
-    pub fn every_add_counts(&self) -> bool {
-        match self {
-            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => false,
-            AnyFilter::Family(family) => family.get().kind_id() != KindId::Scalable,
-            AnyFilter::Cuckoo(_) => true,
+    fn width(&self) -> usize {
+        if matches!(self.0, Kind::Chain(_) | Kind::Bank(_)) { 2 } else { 1 }
+    }
+
+    #[inline(always)]
+    fn hash(&self, key: &[u8], out: &mut Vec<u64>) {
+        match &self.0 {
+            Kind::Bloom(bloom) => out.push(bloom.get().hasher.hash_bytes(key)),
+            Kind::Family(family) => out.push(family.get().hasher.hash_bytes(key)),
+            Kind::Chain(chain) => out.extend(chain.get().hashes(key)),
+            Kind::Cuckoo(_) => out.push(redis::Cuckoo::hash(key)),
+            Kind::Bank(bank) => {
+                let tab = memchr::memchr(b'\t', key).unwrap_or(0);
+                let key_at = if key.get(tab) == Some(&b'\t') { tab + 1 } else { 0 };
+                let hasher = bank.get().key_hasher();
+                out.extend([hasher.hash_bytes(&key[..tab]), hasher.hash_bytes(&key[key_at..])]);
+            }
         }
     }
 
     #[inline(always)]
-    pub fn contains(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> PyResult<()> {
-        match self {
-            AnyFilter::Bloom(bloom) if hashes.len() <= FEW => {
-                for h in hashes {
-                    answers.push(u8::from(bloom.get().contains(py, *h)?));
-                }
+    fn contains(&self, hashes: &[u64], answers: &mut Vec<u8>) -> Result<(), Fault> {
+        match &self.0 {
+            Kind::Bloom(bloom) if hashes.len() <= FEW => {
+                let bloom = bloom.get();
+                answers.extend(hashes.iter().map(|h| u8::from(bloom.contains_hash(*h))));
             }
-            AnyFilter::Bloom(bloom) => bloom.get().contains_hashes(hashes, answers),
-            AnyFilter::Family(family) => {
+            Kind::Bloom(bloom) => bloom.get().contains_hashes(hashes, answers),
+            Kind::Family(family) => {
                 let family = family.get();
-                family.pass_time(py)?;
-                family.gate.read(py, false, |state| {
+                family.pass_time_counted()?;
+                counted::read(&family.gate, |state| {
                     if hashes.len() <= FEW {
                         answers.extend(hashes.iter().map(|h| u8::from(state.kind.contains(*h))));
                     } else {
@@ -315,14 +261,14 @@ impl AnyFilter {
                     }
                 })?;
             }
-            AnyFilter::Chain(chain) => chain.get().gate.read(py, false, |chain| {
+            Kind::Chain(chain) => counted::read(&chain.get().gate, |chain| {
                 answers.extend(pairs(hashes).map(|pair| u8::from(chain.contains(pair))));
             })?,
-            AnyFilter::Cuckoo(cuckoo) => cuckoo.get().gate.read(py, false, |cuckoo| {
+            Kind::Cuckoo(cuckoo) => counted::read(&cuckoo.get().gate, |cuckoo| {
                 answers.extend(hashes.iter().map(|h| u8::from(cuckoo.contains(*h))));
             })?,
-            AnyFilter::Bank(bank) => {
-                return bank.get().read(py, false, |bank| {
+            Kind::Bank(bank) => {
+                return bank.get().read_counted(|bank| {
                     for [user, h] in pairs(hashes) {
                         answers.push(u8::from(bank.contains(user, h)?));
                     }
@@ -333,82 +279,86 @@ impl AnyFilter {
         Ok(())
     }
 
-    /// Refuses a cuckoo filter of RedisBloom's that has grown as often as it may: as there, before
-    /// the first key of a command, and not before each.
-    #[inline(always)]
-    pub fn check_layers(&self, py: Python<'_>) -> Result<(), Refusal> {
-        let AnyFilter::Cuckoo(cuckoo) = self else { return Ok(()) };
-        let layers = cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.layers().len());
-        if layers.map_err(|problem| refusal(&problem))? < MOST_LAYERS.load(Relaxed) {
-            return Ok(());
+    fn count(&self, hash: &[u64]) -> Result<u64, Fault> {
+        match &self.0 {
+            Kind::Family(family) => {
+                let family = family.get();
+                family.pass_time_counted()?;
+                counted::read(&family.gate, |state| state.kind.count(hash[0]))
+            }
+            Kind::Cuckoo(cuckoo) => {
+                counted::read(&cuckoo.get().gate, |cuckoo| cuckoo.count(hash[0]))
+            }
+            Kind::Bloom(_) | Kind::Chain(_) | Kind::Bank(_) => {
+                let mut answers = Vec::with_capacity(1);
+                self.contains(hash, &mut answers)?;
+                Ok(answers.first().map_or(0, |answer| u64::from(*answer)))
+            }
         }
-        Err(Refusal::Full("Maximum expansions reached".into()))
     }
 
-    /// Adds keys. After a refusal, the answers to the keys before it stand.
     #[inline(always)]
-    pub fn try_add(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
-        match self {
-            AnyFilter::Bloom(bloom) if hashes.len() <= FEW => {
-                for h in hashes {
-                    answers.push(u8::from(bloom.get().add(py, *h)?));
+    fn try_add(&self, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
+        match &self.0 {
+            Kind::Bloom(bloom) => Ok(bloom.get().add_hashes(hashes, answers)),
+            Kind::Family(family) => {
+                let family = family.get();
+                if family.is_read_only() {
+                    return Ok(Err(READ_ONLY));
                 }
-                Ok(Ok(()))
-            }
-            AnyFilter::Bloom(bloom) => bloom.get().add_hashes(py, hashes, answers).map(Ok),
-            AnyFilter::Family(family) => {
-                let before = answers.len();
-                change(py, family, |kind| {
-                    let left = &hashes[answers.len() - before..];
+                family.pass_time_counted()?;
+                family.change_counted(|kind| {
                     if hashes.len() <= FEW {
-                        for h in left {
+                        for h in hashes {
                             answers.push(u8::from(kind.add(*h)?));
                         }
                         return Ok(());
                     }
-                    kind.add_all(&mut blocks_of(left), &mut |some| answers.extend_from_slice(some))
+                    let mut out = |some: &[u8]| answers.extend_from_slice(some);
+                    kind.add_all(&mut blocks_of(hashes), &mut out)
                 })
             }
-            AnyFilter::Chain(chain) => chain.get().gate.write(py, false, |chain| {
+            Kind::Chain(chain) => counted::write(&chain.get().gate, |chain| {
                 for pair in pairs(hashes) {
                     answers.push(u8::from(chain.add(pair)?));
                 }
                 Ok(())
             }),
-            AnyFilter::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+            Kind::Cuckoo(cuckoo) => counted::write(&cuckoo.get().gate, |cuckoo| {
                 for h in hashes {
                     cuckoo.add(*h)?;
                     answers.push(1);
                 }
                 Ok(())
             }),
-            AnyFilter::Bank(bank) => {
-                let added = bank.get().write(py, false, |bank| {
-                    for [user, h] in pairs(hashes) {
-                        answers.push(u8::from(bank.add(user, h)?));
-                    }
-                    Ok(())
-                });
-                added.map(Ok)
-            }
-        }
-    }
-
-    /// Removes one copy of each key.
-    pub fn try_remove(&self, py: Python<'_>, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
-        match self {
-            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => {
-                Ok(Err(Refusal::Never(
-                    "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
-                )))
-            }
-            AnyFilter::Family(family) => change(py, family, |kind| {
-                for h in hashes {
-                    answers.push(u8::from(kind.remove(*h)? == Removal::Removed));
+            Kind::Bank(bank) => bank.get().write_counted(|bank| {
+                for [user, h] in pairs(hashes) {
+                    answers.push(u8::from(bank.add(user, h)?));
                 }
                 Ok(())
             }),
-            AnyFilter::Cuckoo(cuckoo) => cuckoo.get().gate.write(py, false, |cuckoo| {
+        }
+    }
+
+    fn try_remove(&self, hashes: &[u64], answers: &mut Vec<u8>) -> Done {
+        match &self.0 {
+            Kind::Bloom(_) | Kind::Chain(_) | Kind::Bank(_) => Ok(Err(Refusal::Never(
+                "this kind of filter cannot remove keys: counting, deletable and cuckoo ones can",
+            ))),
+            Kind::Family(family) => {
+                let family = family.get();
+                if family.is_read_only() {
+                    return Ok(Err(READ_ONLY));
+                }
+                family.pass_time_counted()?;
+                family.change_counted(|kind| {
+                    for h in hashes {
+                        answers.push(u8::from(kind.remove(*h)? == Removal::Removed));
+                    }
+                    Ok(())
+                })
+            }
+            Kind::Cuckoo(cuckoo) => counted::write(&cuckoo.get().gate, |cuckoo| {
                 for h in hashes {
                     answers.push(u8::from(cuckoo.remove(*h)?));
                 }
@@ -417,45 +367,89 @@ impl AnyFilter {
         }
     }
 
-    pub fn count(&self, py: Python<'_>, hash: &[u64]) -> PyResult<u64> {
-        match self {
-            AnyFilter::Family(family) => {
-                let family = family.get();
-                family.pass_time(py)?;
-                family.gate.read(py, false, |state| state.kind.count(hash[0]))
-            }
-            AnyFilter::Cuckoo(cuckoo) => {
-                cuckoo.get().gate.read(py, false, |cuckoo| cuckoo.count(hash[0]))
-            }
-            AnyFilter::Bloom(_) | AnyFilter::Chain(_) | AnyFilter::Bank(_) => {
-                let mut answers = Vec::with_capacity(1);
-                self.contains(py, hash, &mut answers)?;
-                Ok(answers.first().map_or(0, |answer| u64::from(*answer)))
-            }
+    #[inline(always)]
+    fn every_add_counts(&self) -> bool {
+        match &self.0 {
+            Kind::Bloom(_) | Kind::Chain(_) | Kind::Bank(_) => false,
+            Kind::Family(family) => family.get().kind_id() != KindId::Scalable,
+            Kind::Cuckoo(_) => true,
         }
     }
-}
 
-/// `work` may be called again, and is to go on where it stopped (`Family::change`).
-#[inline(always)]
-fn change<T: Send>(
-    py: Python<'_>,
-    family: &Py<Family>,
-    work: impl FnMut(&mut dyn AnyKind) -> Result<T, Refusal> + Send,
-) -> PyResult<Result<T, Refusal>> {
-    let family = family.get();
-    if family.is_read_only() {
-        return Ok(Err(Refusal::Never("this filter is read-only")));
+    #[inline(always)]
+    fn needs_room(&self, keys: usize) -> bool {
+        let keys = keys as u64;
+        let lacks = |nbytes: Option<u64>| nbytes.is_some_and(|nbytes| nbytes > LARGE as u64);
+        let large = match &self.0 {
+            // It uses the time of the record, which others change while a thread works.
+            Kind::Family(family) if family.get().kind_id() == KindId::Rotating => return false,
+            Kind::Family(family) => counted::read(&family.get().gate, |state| {
+                state.kind.room() < keys
+                    && state.kind.sections().iter().map(Bits::nbytes).sum::<usize>() > LARGE
+            }),
+            Kind::Chain(chain) => {
+                counted::read(&chain.get().gate, |chain| lacks(chain.lacks(keys)))
+            }
+            Kind::Bloom(_) | Kind::Cuckoo(_) | Kind::Bank(_) => return false,
+        };
+        large.unwrap_or(false) // a broken filter reports it when it is used
     }
-    family.pass_time(py)?;
-    family.try_change(py, false, work)
+
+    /// For the next layer of a RedisBloom filter. Layers themselves follow the keys.
+    fn make_room(&self, keys: usize) -> Result<(), Fault> {
+        match &self.0 {
+            Kind::Chain(chain) => chain.get().make_room(keys as u64),
+            _ => Ok(()),
+        }
+    }
+
+    fn growth_bytes(&self, keys: usize) -> u64 {
+        let keys = keys as u64;
+        let growth = match &self.0 {
+            Kind::Bloom(_) => return 0,
+            Kind::Family(family) => counted::read(&family.get().gate, |state| {
+                let nbytes = || state.kind.sections().iter().map(Bits::nbytes).sum::<usize>();
+                // The next table is an eighth larger, and the old one stays until keys are copied.
+                if state.kind.room() < keys { nbytes() as u64 / 8 * 9 + 1 } else { 0 }
+            }),
+            Kind::Chain(chain) => {
+                counted::read(&chain.get().gate, |chain| chain.lacks(keys).unwrap_or(0))
+            }
+            Kind::Cuckoo(cuckoo) => {
+                counted::read(&cuckoo.get().gate, |cuckoo| cuckoo.next_bytes(keys))
+            }
+            Kind::Bank(_) => return 1,
+        };
+        growth.unwrap_or(0) // a broken filter reports it when it is used
+    }
+
+    /// A key of a full cuckoo filter can take a millisecond.
+    fn keys_per_look(&self) -> usize {
+        match &self.0 {
+            Kind::Cuckoo(cuckoo) if cuckoo.get().is_slow() => 1,
+            Kind::Cuckoo(_) => 16,
+            _ => 1024,
+        }
+    }
+
+    /// As RedisBloom does, before the first key of a command and not before each.
+    #[inline(always)]
+    fn check_layers(&self) -> Result<(), Refusal> {
+        let Kind::Cuckoo(cuckoo) = &self.0 else { return Ok(()) };
+        match counted::read(&cuckoo.get().gate, |cuckoo| cuckoo.layers().len()) {
+            Ok(layers) if layers < MOST_LAYERS.load(Relaxed) => Ok(()),
+            Ok(_) => Err(Refusal::Full("Maximum expansions reached".into())),
+            Err(Fault::Broken(message)) => Err(Refusal::Full(message)),
+            Err(Fault::NoMemory(nbytes)) => Err(Refusal::NoMemory(nbytes)),
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }
 
-/// What a filter said when it could not be written.
-#[cold]
-fn refusal(problem: &PyErr) -> Refusal {
-    Refusal::Full(problem.to_string())
-}
+const READ_ONLY: Refusal = Refusal::Never("this filter is read-only");
 
 /// Hashes as a batch takes them.
 pub fn blocks_of(hashes: &[u64]) -> impl FnMut(&mut [u64; BLOCK]) -> Result<usize, Infallible> {

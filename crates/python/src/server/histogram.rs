@@ -1,30 +1,31 @@
-//! A histogram of times, for /metrics: counted on the hot path without a lock.
+//! A histogram of durations as Python has it.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bloomery_server::histogram;
+use bloomery_server::keyspace::Keyspace;
 use pyo3::prelude::*;
 
-/// Upper ends of the buckets, in microseconds; one more bucket has what took longer.
-const BOUNDS: [u64; 16] = [
-    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
-    1_000_000, 2_500_000, 5_000_000, 10_000_000,
-];
-
 #[pyclass(frozen, module = "bloomery._native")]
-#[derive(Default)]
-pub struct Histogram {
-    counts: [AtomicU64; BOUNDS.len() + 1],
-    nanoseconds: AtomicU64,
+pub struct Histogram(Of);
+
+enum Of {
+    Own(histogram::Histogram),
+    /// The latency of a server's commands.
+    Commands(Arc<Keyspace>),
 }
 
 impl Histogram {
-    pub fn add(&self, took: Duration, times: u64) {
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS.partition_point(|&bound| bound * 1_000 < nanoseconds);
-        self.counts[bucket].fetch_add(times, Relaxed);
-        self.nanoseconds.fetch_add(nanoseconds.saturating_mul(times), Relaxed);
+    pub fn of_commands(keyspace: Arc<Keyspace>) -> Self {
+        Histogram(Of::Commands(keyspace))
+    }
+
+    fn get(&self) -> &histogram::Histogram {
+        match &self.0 {
+            Of::Own(own) => own,
+            Of::Commands(keyspace) => &keyspace.latency,
+        }
     }
 }
 
@@ -32,19 +33,18 @@ impl Histogram {
 impl Histogram {
     #[new]
     fn new() -> Self {
-        Histogram::default()
+        Histogram(Of::Own(histogram::Histogram::default()))
     }
 
     /// Counts something that took so many seconds.
     fn observe(&self, seconds: f64) {
-        self.add(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX), 1);
+        let took = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        self.get().add(took, 1);
     }
 
-    /// The upper end of each bucket but the last, in seconds; how many there are in each bucket; and
-    /// the sum of all, in seconds.
+    /// The upper bound of each bucket but the last in seconds, the count of each bucket, and the sum
+    /// of all durations in seconds.
     fn read(&self) -> (Vec<f64>, Vec<u64>, f64) {
-        let bounds = BOUNDS.iter().map(|&bound| bound as f64 / 1e6).collect();
-        let counts = self.counts.iter().map(|count| count.load(Relaxed)).collect();
-        (bounds, counts, self.nanoseconds.load(Relaxed) as f64 / 1e9)
+        self.get().read()
     }
 }

@@ -1,36 +1,31 @@
-//! The named filters of a server as native code sees them, and the records of their writes. Python
-//! decides which filters exist: only `State` (service/domain/state.py) puts and drops them.
+//! The keyspace of a server as Python calls it. Python decides which filters exist: only `State`
+//! (service/domain/state.py) puts and drops them.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bloomery_core::kind::Refusal;
 use bloomery_core::scan::{Figures, Scan};
+use bloomery_server::apply::{Applied, Outcome, Progress, read_hashes};
+use bloomery_server::keyspace::{
+    ADD_IN_PLACE, ADD_NEW_IN_PLACE, CommandFamily, Counters, Data, Entry, Keyspace, Payload,
+    Record, has_keys, split_name,
+};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::errors::{LATER, error, invalid};
-use crate::server::any_filter::{AnyFilter, MOST_LAYERS};
-use crate::server::apply::Applied;
+use crate::errors::{error, invalid};
+use crate::filters::sections::{detached, section};
+use crate::server::any_filter::{AnyFilter, MOST_LAYERS, raise};
 use crate::server::histogram::Histogram;
-use crate::server::names::{
-    ADD_IN_PLACE, ADD_NEW_IN_PLACE, CommandFamily, Data, Entry, Names, REMOVE, Record, Work,
-    failed, has_keys, split_name,
-};
-use crate::server::replay;
+use crate::server::outcomes::{Answers, answers};
 
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct Shelf {
-    pub names: Mutex<Names>,
-    /// Of commands, from the arrival of a chunk until its replies are taken.
-    #[pyo3(get)]
-    pub latency: Py<Histogram>,
+    pub keyspace: Arc<Keyspace>,
+    /// The record that `apply` has applied in part.
+    partial: Mutex<Option<Applied>>,
 }
-
-/// Room for so many keys is kept from one batch to the next.
-const KEEP: usize = 1 << 16;
 
 /// What `Shelf.sample` returns.
 type Sample = (u64, u64, u64, u64, f64, f64, f64, usize, Option<u64>);
@@ -38,92 +33,77 @@ type Sample = (u64, u64, u64, u64, f64, f64, f64, usize, Option<u64>);
 /// Pages of a filter that a sample looks at: 64 KiB, some 10 microseconds.
 const PAGES: usize = 16;
 
-type Outcome<'py> = (Bound<'py, PyBytes>, Option<(&'static str, String)>);
+/// Bytes that Python gave.
+struct Given {
+    object: Py<PyBytes>,
+    start: *const u8,
+    len: usize,
+}
 
-/// Raises what an answer cannot be given for: a filter that broke, say.
-fn unless_refused(py: Python<'_>, refusal: Option<(&'static str, String)>) -> PyResult<()> {
-    match refusal {
-        None => Ok(()),
-        Some((_, message)) => Err(error(py, "CorruptData", message)),
+// SAFETY: bytes never change, and the object keeps them in memory.
+unsafe impl Send for Given {}
+// SAFETY: as above.
+unsafe impl Sync for Given {}
+
+impl Given {
+    fn new(object: Bound<'_, PyBytes>) -> Self {
+        let bytes = object.as_bytes();
+        Given { start: bytes.as_ptr(), len: bytes.len(), object: object.unbind() }
     }
 }
 
-/// A refusal as Python has it: the code of the error that it would be, and the message.
-fn code_and_message(refusal: Refusal) -> (&'static str, String) {
-    match refusal {
-        Refusal::Full(message) => ("filter-full", message),
-        Refusal::Copies(message) => ("too-many-copies", message),
-        Refusal::NoMemory(nbytes) => ("not-enough-memory", format!("{nbytes} bytes")),
-        Refusal::Never(message) => ("read-only-filter", message.into()),
-        Refusal::Later => ("error", LATER.into()),
+impl Payload for Given {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: they are those of the object.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
+}
+
+fn filter_of(entry: &Entry) -> PyResult<&AnyFilter> {
+    let filter = entry.filter.as_any().downcast_ref();
+    filter.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("not a filter of the library"))
 }
 
 impl Shelf {
-    /// Runs `work` on the filter of that name with its keys hashed; KeyError if there is none. Hashing
-    /// may run Python code, which may use the shelf: nothing is locked then, and if the name has
-    /// another filter afterwards the keys are hashed for that one.
-    fn with<'py>(
-        &self,
-        name: &Bound<'py, PyBytes>,
-        keys: &Bound<'py, PyAny>,
-        work: impl FnOnce(Python<'_>, &mut Entry, &mut Work<'_>) -> Result<(), Refusal>,
-    ) -> PyResult<Outcome<'py>> {
-        let py = name.py();
-        let mut hashed: Option<AnyFilter> = None;
-        let mut hashes = Vec::new();
-        loop {
-            let mut names = self.lock(py);
-            let (entry, mut own) = names.split(name.as_bytes());
-            let Some(entry) = entry else {
-                return Err(pyo3::exceptions::PyKeyError::new_err(name.clone().unbind()));
-            };
-            if hashed.as_ref().is_some_and(|filter| filter.is(&entry.filter)) {
-                *own.hashes = hashes;
-                let result = work(py, entry, &mut own);
-                let outcome = (PyBytes::new(py, own.answers), result.err().map(code_and_message));
-                own.hashes.shrink_to(KEEP); // of a large batch
-                own.answers.shrink_to(KEEP);
-                return Ok(outcome);
-            }
-            let filter = entry.filter.clone_ref(py);
-            hashes = std::mem::take(own.hashes);
-            drop(names);
-            filter.hash_all(keys, &mut hashes)?;
-            hashed = Some(filter);
-        }
+    fn entry(&self, name: &[u8]) -> Option<Arc<Entry>> {
+        self.keyspace.names().get(name).cloned()
     }
 
-    fn lock<'a>(&'a self, py: Python<'a>) -> MutexGuard<'a, Names> {
-        self.names.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Hashes keys for the filter of a name; KeyError if there is none. Hashing may run Python code,
+    /// which may use the shelf: if the name has another filter afterwards, the keys are hashed again.
+    fn hash(
+        &self,
+        name: &Bound<'_, PyBytes>,
+        keys: &Bound<'_, PyAny>,
+    ) -> PyResult<(Arc<Entry>, Vec<u64>)> {
+        let missing = || pyo3::exceptions::PyKeyError::new_err(name.clone().unbind());
+        let mut hashes = Vec::new();
+        loop {
+            let entry = self.entry(name.as_bytes()).ok_or_else(missing)?;
+            hashes.clear();
+            filter_of(&entry)?.hash_all(keys, &mut hashes)?;
+            let now = self.entry(name.as_bytes()).ok_or_else(missing)?;
+            if filter_of(&now)?.is(filter_of(&entry)?) {
+                return Ok((now, hashes));
+            }
+        }
     }
 }
 
 /// Reads the hashes of a record for a filter.
-fn read_hashes(
-    py: Python<'_>,
-    filter: &AnyFilter,
-    data: &[u8],
-    out: &mut Vec<u64>,
-) -> PyResult<()> {
-    let hashes = match filter.width() {
-        2 => replay::pairs(py, data)?.as_flattened(),
-        _ => replay::hashes(py, data)?,
-    };
-    out.clear();
-    out.extend(hashes.iter().map(|hash| u64::from_le_bytes(*hash)));
-    Ok(())
+fn hashes_of(py: Python<'_>, entry: &Entry, data: &[u8]) -> PyResult<Vec<u64>> {
+    let (width, mut hashes) = (entry.filter.width(), Vec::new());
+    if !read_hashes(width, data, &mut hashes) {
+        let message = format!("{} bytes are no hashes of {} bytes each", data.len(), 8 * width);
+        return Err(invalid(py, message));
+    }
+    Ok(hashes)
 }
 
 /// Splits the data of a record; CorruptData if its name is truncated.
 fn named<'a>(py: Python<'_>, data: &'a [u8]) -> PyResult<(&'a [u8], &'a [u8])> {
     let truncated = || error(py, "CorruptData", "a record is truncated in its name".into());
     split_name(data).ok_or_else(truncated)
-}
-
-/// The outcome of a record for Python.
-fn outcome<'py>(py: Python<'py>, applied: Applied) -> Outcome<'py> {
-    (PyBytes::new(py, &applied.answers), applied.refusal.map(code_and_message))
 }
 
 /// Refuses operations that have no hashes.
@@ -137,9 +117,14 @@ fn check_op(py: Python<'_>, op: u8) -> PyResult<()> {
 #[pymethods]
 impl Shelf {
     #[new]
-    fn new(py: Python<'_>) -> PyResult<Self> {
-        let latency = Py::new(py, Histogram::default())?;
-        Ok(Shelf { names: Mutex::default(), latency })
+    fn new() -> Self {
+        Shelf { keyspace: Arc::default(), partial: Mutex::default() }
+    }
+
+    /// The latency of commands, from the arrival of a chunk until its replies are sent.
+    #[getter]
+    fn latency(&self) -> Histogram {
+        Histogram::of_commands(self.keyspace.clone())
     }
 
     /// Gives a name to a filter, or to another in place of the one that had it.
@@ -164,42 +149,34 @@ impl Shelf {
     ) -> PyResult<()> {
         let filter = AnyFilter::new(filter)
             .ok_or_else(|| invalid(py, "a filter of one of the kinds is needed".into()))?;
-        let entry = Entry {
+        let before = self.entry(name).filter(|before| before.id == id);
+        let counters =
+            before.map_or_else(Arc::<Counters>::default, |before| before.counters.clone());
+        counters.items.store(items, Relaxed);
+        counters.threshold.store(threshold.unwrap_or(u64::MAX), Relaxed);
+        let entry = Arc::new(Entry {
             id,
-            filter,
+            filter: Arc::new(filter),
             family: if family == "cf" { CommandFamily::Cf } else { CommandFamily::Bf },
-            items,
             limit: limit.unwrap_or(u64::MAX),
             full: full.to_owned(),
-            threshold: threshold.unwrap_or(u64::MAX),
             loading,
             followed,
-            adds: 0,
-            checks: 0,
-            maybes: 0,
-        };
-        let mut names = self.lock(py);
-        let before = names.entries.insert(name.to_vec(), entry);
-        if let Some(before) = before.as_ref().filter(|before| before.id == id)
-            && let Some(entry) = names.entries.get_mut(name)
-        {
-            (entry.adds, entry.checks, entry.maybes) = (before.adds, before.checks, before.maybes);
-        }
-        drop(names);
-        drop(before); // may run Python code
+            counters,
+        });
+        let before = self.keyspace.names_mut().entries.insert(name.to_vec(), entry);
+        drop(before); // when nothing is locked: it may run Python code
         Ok(())
     }
 
     /// How many names there are.
-    fn __len__(&self, py: Python<'_>) -> usize {
-        self.lock(py).entries.len()
+    fn __len__(&self) -> usize {
+        self.keyspace.names().entries.len()
     }
 
     /// Takes a name away; False if there was none.
-    fn drop(&self, py: Python<'_>, name: &[u8]) -> bool {
-        let mut names = self.lock(py);
-        let before = names.entries.remove(name);
-        drop(names);
+    fn drop(&self, name: &[u8]) -> bool {
+        let before = self.keyspace.names_mut().entries.remove(name);
         before.is_some()
     }
 
@@ -209,65 +186,59 @@ impl Shelf {
         name: &Bound<'py, PyBytes>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let asked = |py: Python<'_>, entry: &mut Entry, work: &mut Work<'_>| {
-            entry.contains(py, work).map_err(failed)
-        };
-        let (answers, refusal) = self.with(name, keys, asked)?;
-        unless_refused(name.py(), refusal)?;
-        Ok(answers)
+        let (py, (entry, hashes)) = (name.py(), self.hash(name, keys)?);
+        let _section = section(py);
+        let mut answers = Vec::with_capacity(hashes.len());
+        entry.contains(&hashes, &mut answers).map_err(|fault| raise(py, fault))?;
+        Ok(PyBytes::new(py, &answers))
     }
 
     /// How often the key was added, at most.
     fn count(&self, name: &Bound<'_, PyBytes>, key: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let mut count = 0;
-        let keys = PyList::new(name.py(), [key])?;
-        let (_, refusal) = self.with(name, &keys, |py, entry, work| {
-            count = entry.filter.count(py, work.hashes).map_err(failed)?;
-            Ok(())
-        })?;
-        unless_refused(name.py(), refusal)?;
-        Ok(count)
+        let py = name.py();
+        let (entry, hashes) = self.hash(name, PyList::new(py, [key])?.as_any())?;
+        let _section = section(py);
+        entry.filter.count(&hashes).map_err(|fault| raise(py, fault))
     }
 
     /// (items, adds, checks, maybes) of a filter since it was put; None if there is none.
-    fn figures(&self, py: Python<'_>, name: &[u8]) -> Option<(u64, u64, u64, u64)> {
-        let names = self.lock(py);
-        let entry = names.entries.get(name)?;
-        Some((entry.items, entry.adds, entry.checks, entry.maybes))
+    fn figures(&self, name: &[u8]) -> Option<(u64, u64, u64, u64)> {
+        Some(self.entry(name)?.counters.read())
     }
 
-    /// Notes a record for the log; returns its index in the batch.
-    fn note(&self, py: Python<'_>, id: u64, op: u8, data: Py<PyBytes>) -> usize {
-        let mut names = self.lock(py);
-        names.log.push(Record { id, op, data: Data::Given(data) });
-        names.log.len() - 1
+    /// Appends a record to the next batch; returns its index.
+    fn note(&self, id: u64, op: u8, data: Bound<'_, PyBytes>) -> usize {
+        let data = Data::Given(Box::new(Given::new(data)));
+        let mut pending = self.keyspace.pending();
+        pending.records.push(Record { id, op, data });
+        pending.records.len() - 1
     }
 
-    /// Notes keys for the log, to be added or removed when the log has them. Returns how many there
-    /// are, the index of the record, and of the first key in it. The record is None if all keys are
-    /// present and need none (`exclusive`).
+    /// Appends keys to the next batch, to be added or removed when the log has them. Returns how many
+    /// there are, the index of the record, and of the first key in it. The record is None if all
+    /// keys are present and need none (`exclusive`).
     fn note_keys<'py>(
         &self,
         name: &Bound<'py, PyBytes>,
         keys: &Bound<'py, PyAny>,
         op: u8,
     ) -> PyResult<(usize, Option<(usize, usize)>)> {
-        check_op(name.py(), op)?;
-        let present_is_enough = self.lock(name.py()).present_is_enough(op);
-        let mut noted = (0, None);
-        let (_, refusal) = self.with(name, keys, |py, entry, work| {
-            let width = entry.filter.width();
-            noted.0 = work.hashes.len() / width;
-            if present_is_enough && entry.is_unchanged_by(py, op, work.hashes).map_err(failed)? {
-                entry.adds += noted.0 as u64;
-            } else {
-                noted.1 = Some(work.note(entry.id, op, name.as_bytes(), width, |_| true));
-            }
-            Ok(())
-        })?;
-        unless_refused(name.py(), refusal)?;
-        self.lock(name.py()).removes |= op == REMOVE;
-        Ok(noted)
+        let py = name.py();
+        check_op(py, op)?;
+        let (entry, hashes) = self.hash(name, keys)?;
+        let _section = section(py);
+        let (keyspace, width) = (&self.keyspace, entry.filter.width());
+        let count = hashes.len() / width;
+        let needs_no_record =
+            keyspace.exclusive.load(Relaxed) && keyspace.pending().needs_no_record(op);
+        if needs_no_record
+            && entry.is_unchanged_by(op, &hashes).map_err(|fault| raise(py, fault))?
+        {
+            entry.count_known(count);
+            return Ok((count, None));
+        }
+        let what = (entry.id, op, name.as_bytes());
+        Ok((count, Some(keyspace.pending().append(what, &hashes, width, |_| true))))
     }
 
     /// Applies records of keys, from the first without a result on, and appends the results: the
@@ -282,54 +253,27 @@ impl Shelf {
     ) -> PyResult<Option<bool>> {
         let py = records.py();
         let until = Instant::now() + Duration::from_secs_f64(seconds);
-        while results.len() < records.len() {
-            let record = records.get_item(results.len())?;
-            let (id, op, data): (u64, u8, Bound<'py, PyBytes>) = record.extract()?;
-            if !has_keys(op) {
-                return Ok(None);
-            }
-            let (name, keys) = named(py, data.as_bytes())?;
-            let mut names = self.lock(py);
-            // What `apply` has started it also ends: `apply_one` has other records meanwhile.
-            let started = names.partial.take();
-            let starts = started.is_none();
-            if starts && names.busy.contains(name) {
-                return Ok(None);
-            }
-            let mut hashes = std::mem::take(&mut names.hashes);
-            let mut applied = started.unwrap_or_default();
-            let (entry, work) = names.split(name);
-            let Some(entry) = entry.filter(|entry| entry.id == id) else {
-                drop(names);
-                results.append(py.None())?;
-                continue;
-            };
-            read_hashes(py, &entry.filter, keys, &mut hashes)?;
-            let width = entry.filter.width();
-            let left = hashes.len() / width - applied.answers.len();
-            let grows = op != REMOVE && entry.filter.needs_room(py, left);
-            if starts && (entry.loading || entry.followed || grows) {
-                return Ok(None);
-            }
-            let chunk = entry.filter.keys_per_look(py) * width;
-            let mut late = false;
-            for some in hashes[applied.answers.len() * width..].chunks(chunk) {
-                if late {
-                    names.partial = Some(applied);
-                    return Ok(Some(false));
-                }
-                entry.apply(py, op, some, &mut applied, work.reached)?;
-                late = Instant::now() >= until;
-            }
-            hashes.shrink_to(KEEP);
-            names.hashes = hashes;
-            drop(names);
-            results.append(outcome(py, applied))?;
-            if late && results.len() < records.len() {
-                return Ok(Some(false));
+        let left = records.iter().skip(results.len()).map(|record| record.extract());
+        let left = left.collect::<PyResult<Vec<(u64, u8, Bound<'py, PyBytes>)>>>()?;
+        let mut outcomes = Vec::with_capacity(left.len());
+        let done = {
+            let _section = section(py);
+            let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+            let each = left.iter().map(|(id, op, data)| (*id, *op, data.as_bytes()));
+            let names = self.keyspace.names();
+            self.keyspace.apply(&names, each, &mut outcomes, &mut partial, Some(until))
+        };
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Keys(applied) => results.append(answers(py, applied))?,
+                _ => results.append(py.None())?,
             }
         }
-        Ok(Some(true))
+        match done.map_err(|fault| raise(py, fault))? {
+            Progress::Done => Ok(Some(true)),
+            Progress::Late => Ok(Some(false)),
+            Progress::Control => Ok(None),
+        }
     }
 
     /// Applies one record of keys, however long it takes; from any thread, if the name is locked.
@@ -341,32 +285,28 @@ impl Shelf {
         id: u64,
         op: u8,
         data: &Bound<'py, PyBytes>,
-    ) -> PyResult<Option<Outcome<'py>>> {
+    ) -> PyResult<Option<Answers<'py>>> {
         check_op(py, op)?;
         let (name, keys) = named(py, data.as_bytes())?;
-        let mut applied = Applied::default();
-        let mut copy = match self.lock(py).get(name).filter(|entry| entry.id == id) {
-            Some(entry) => entry.counters(py),
-            None => return Ok(None),
-        };
-        if copy.loading {
+        let Some(entry) = self.entry(name).filter(|entry| entry.id == id) else { return Ok(None) };
+        if entry.loading {
             return Err(invalid(py, "the filter is still being loaded".into()));
         }
-        let (mut hashes, mut reached) = (Vec::new(), Vec::new());
-        read_hashes(py, &copy.filter, keys, &mut hashes)?;
-        if !matches!(op, ADD_IN_PLACE | ADD_NEW_IN_PLACE) {
-            copy.filter.make_room(py, hashes.len() / copy.filter.width())?;
-        }
-        let done = copy.apply(py, op, &hashes, &mut applied, &mut reached);
-        let mut names = self.lock(py);
-        if let Some(entry) = names.get(name).filter(|entry| entry.id == id) {
-            (entry.items, entry.threshold) = (copy.items, copy.threshold);
-            entry.adds += copy.adds;
-        }
-        names.reached.append(&mut reached);
-        drop(names);
-        done?;
-        Ok(Some(outcome(py, applied)))
+        let hashes = hashes_of(py, &entry, keys)?;
+        let count = hashes.len() / entry.filter.width();
+        let grows = entry.filter.needs_room(count);
+        let keyspace = &self.keyspace;
+        let work = move || {
+            let mut applied = Applied::default();
+            if !matches!(op, ADD_IN_PLACE | ADD_NEW_IN_PLACE) {
+                entry.filter.make_room(count)?;
+            }
+            entry.apply(keyspace, op, &hashes, &mut applied)?;
+            Ok(applied)
+        };
+        // Others wait while it holds the interpreter lock, which takes long only if it grows.
+        let done = if grows { detached(py, work) } else { work() };
+        Ok(Some(answers(py, done.map_err(|fault| raise(py, fault))?)))
     }
 
     /// Returns the answers that `apply_one` would give if it would change nothing; else None. The
@@ -380,44 +320,44 @@ impl Shelf {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         check_op(py, op)?;
         let (name, keys) = named(py, data)?;
-        let mut names = self.lock(py);
-        let (entry, work) = names.split(name);
-        let Some(entry) = entry.filter(|entry| entry.id == id) else { return Ok(None) };
-        read_hashes(py, &entry.filter, keys, work.hashes)?;
-        let count = work.hashes.len() / entry.filter.width();
-        let unchanged = entry.is_unchanged_by(py, op, work.hashes)?;
+        let Some(entry) = self.entry(name).filter(|entry| entry.id == id) else { return Ok(None) };
+        let hashes = hashes_of(py, &entry, keys)?;
+        let _section = section(py);
+        let count = hashes.len() / entry.filter.width();
+        let unchanged = entry.is_unchanged_by(op, &hashes).map_err(|fault| raise(py, fault))?;
         Ok(unchanged.then(|| PyBytes::new(py, &vec![0; count])))
     }
 
     /// Takes the records of this batch, and starts the next.
     fn take_log<'py>(&self, py: Python<'py>) -> Vec<(u64, u8, Bound<'py, PyBytes>)> {
-        let mut names = self.lock(py);
-        let log = std::mem::take(&mut names.log);
-        names.removes = false;
-        names.batch += 1;
         let given = |data| match data {
             Data::Keys(data, _) => PyBytes::new(py, &data),
-            Data::Given(data) => data.into_bound(py),
+            Data::Given(payload) => {
+                let any: Box<dyn std::any::Any> = payload;
+                match any.downcast::<Given>() {
+                    Ok(given) => given.object.into_bound(py),
+                    Err(_) => PyBytes::new(py, b""), // `note` alone makes them
+                }
+            }
         };
-        log.into_iter().map(|Record { id, op, data }| (id, op, given(data))).collect()
+        let batch = self.keyspace.take();
+        batch.records.into_iter().map(|record| (record.id, record.op, given(record.data))).collect()
     }
 
     /// Returns whether adding this many keys makes a large filter grow, which takes long.
-    fn needs_room(&self, py: Python<'_>, name: &[u8], keys: usize) -> bool {
-        self.lock(py).get(name).is_some_and(|entry| entry.filter.needs_room(py, keys))
+    fn needs_room(&self, name: &[u8], keys: usize) -> bool {
+        self.entry(name).is_some_and(|entry| entry.filter.needs_room(keys))
     }
 
     /// Returns whether there is memory for this many more keys in a filter.
-    fn has_memory(&self, py: Python<'_>, name: &[u8], keys: usize) -> bool {
-        let mut names = self.lock(py);
-        let limit = names.memory_limit;
-        names.get(name).is_none_or(|entry| entry.has_memory(py, keys, limit))
+    fn has_memory(&self, name: &[u8], keys: usize) -> bool {
+        let limit = self.keyspace.memory_limit.load(Relaxed);
+        self.entry(name).is_none_or(|entry| entry.has_memory(keys, limit))
     }
 
     /// Numbers of the filters that have reached their threshold, each once.
-    fn take_reached(&self, py: Python<'_>) -> Vec<u64> {
-        let mut names = self.lock(py);
-        std::mem::take(&mut names.reached)
+    fn take_reached(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.keyspace.reached())
     }
 
     /// (items, adds, checks, maybes, fill ratio, estimated error rate, estimated count, bytes, hits)
@@ -431,75 +371,68 @@ impl Shelf {
         probes: usize,
         seed: u64,
     ) -> PyResult<Option<Sample>> {
-        let mut names = self.lock(py);
-        if names.is_locked(name) {
-            return Ok(None);
-        }
-        let (entry, work) = names.split(name);
-        let Some(entry) = entry.filter(|entry| !entry.loading) else { return Ok(None) };
-        let Figures { count, error_rate, fill_ratio } =
-            entry.filter.figures(py, Scan { pages: PAGES, seed })?;
-        let hits = entry.filter.probe(py, probes, seed, work.hashes, work.answers)?;
-        Ok(Some((
-            entry.items,
-            entry.adds,
-            entry.checks,
-            entry.maybes,
-            fill_ratio,
-            error_rate,
-            if count.is_nan() { entry.items as f64 } else { count },
-            entry.filter.nbytes(py)?,
-            hits,
-        )))
+        let entry = {
+            let names = self.keyspace.names();
+            names.get(name).filter(|entry| !entry.loading && !names.is_locked(name)).cloned()
+        };
+        let Some(entry) = entry else { return Ok(None) };
+        let filter = filter_of(&entry)?;
+        let scan = Scan { pages: PAGES, seed };
+        let Figures { count, error_rate, fill_ratio } = filter.figures(py, scan)?;
+        let hits = filter.probe(py, probes, seed, &mut Vec::new(), &mut Vec::new())?;
+        let (items, adds, checks, maybes) = entry.counters.read();
+        let count = if count.is_nan() { items as f64 } else { count };
+        let nbytes = filter.nbytes(py)?;
+        Ok(Some((items, adds, checks, maybes, fill_ratio, error_rate, count, nbytes, hits)))
     }
 
-    /// While true, the native path takes no writes: they go to Python, which says why.
+    /// While true, native code accepts no writes: they go to Python, which says why.
     #[setter]
-    fn set_refusing(&self, py: Python<'_>, refusing: bool) {
-        self.lock(py).refusing = refusing;
+    fn set_refusing(&self, refusing: bool) {
+        self.keyspace.refusing.store(refusing, Relaxed);
     }
 
     #[getter]
-    fn refusing(&self, py: Python<'_>) -> bool {
-        self.lock(py).refusing
+    fn refusing(&self) -> bool {
+        self.keyspace.refusing.load(Relaxed)
     }
 
-    /// While true, the native path does nothing: Python sees every command.
+    /// While true, Python handles every command.
     #[setter]
-    fn set_bypassed(&self, py: Python<'_>, bypassed: bool) {
-        self.lock(py).bypassed = bypassed;
+    fn set_bypassed(&self, bypassed: bool) {
+        self.keyspace.bypassed.store(bypassed, Relaxed);
     }
 
     #[getter]
-    fn bypassed(&self, py: Python<'_>) -> bool {
-        self.lock(py).bypassed
+    fn bypassed(&self) -> bool {
+        self.keyspace.bypassed.load(Relaxed)
     }
 
     /// While true, no other process writes the log: adding a key that is present needs no record.
     #[setter]
-    fn set_exclusive(&self, py: Python<'_>, exclusive: bool) {
-        self.lock(py).exclusive = exclusive;
+    fn set_exclusive(&self, exclusive: bool) {
+        self.keyspace.exclusive.store(exclusive, Relaxed);
     }
 
     #[getter]
-    fn exclusive(&self, py: Python<'_>) -> bool {
-        self.lock(py).exclusive
+    fn exclusive(&self) -> bool {
+        self.keyspace.exclusive.load(Relaxed)
     }
 
     /// Bytes that all filters together may use; None: no limit.
     #[setter]
-    fn set_memory_limit(&self, py: Python<'_>, limit: Option<u64>) {
-        self.lock(py).memory_limit = limit.unwrap_or(u64::MAX);
+    fn set_memory_limit(&self, limit: Option<u64>) {
+        self.keyspace.memory_limit.store(limit.unwrap_or(u64::MAX), Relaxed);
     }
 
     #[getter]
-    fn memory_limit(&self, py: Python<'_>) -> Option<u64> {
-        Some(self.lock(py).memory_limit).filter(|limit| *limit < u64::MAX)
+    fn memory_limit(&self) -> Option<u64> {
+        Some(self.keyspace.memory_limit.load(Relaxed)).filter(|limit| *limit < u64::MAX)
     }
 
     /// While true, a thread applies a record to this name: `apply` leaves its records to Python.
-    fn set_busy(&self, py: Python<'_>, name: &[u8], busy: bool) {
-        let mut names = self.lock(py);
+    fn set_busy(&self, name: &[u8], busy: bool) {
+        let mut names = self.keyspace.names_mut();
         if busy {
             names.busy.insert(name.to_vec());
         } else {
@@ -509,8 +442,8 @@ impl Shelf {
 
     /// While true, commands about this name go to Python, and wait there: a thread or a transaction
     /// works on its filter.
-    fn set_locked(&self, py: Python<'_>, name: &[u8], locked: bool) {
-        let mut names = self.lock(py);
+    fn set_locked(&self, name: &[u8], locked: bool) {
+        let mut names = self.keyspace.names_mut();
         if locked {
             names.locked.insert(name.to_vec());
         } else {
@@ -524,15 +457,12 @@ impl Shelf {
         name: &Bound<'py, PyBytes>,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let mut found = Vec::new();
-        self.with(name, keys, |_, _, work| {
-            found = work.hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
-            Ok(())
-        })?;
-        Ok(PyBytes::new(name.py(), &found))
+        let (_, hashes) = self.hash(name, keys)?;
+        let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect();
+        Ok(PyBytes::new(name.py(), &bytes))
     }
 
-    /// Layers that a cuckoo filter of RedisBloom's may have, before it takes no more keys.
+    /// Layers that a RedisBloom cuckoo filter may have before it accepts no more keys.
     #[setter]
     fn set_most_layers(&self, layers: usize) {
         MOST_LAYERS.store(layers, Relaxed);
@@ -545,7 +475,7 @@ impl Shelf {
 
     /// Commands that were answered without Python.
     #[getter]
-    fn commands(&self, py: Python<'_>) -> u64 {
-        self.lock(py).commands
+    fn commands(&self) -> u64 {
+        self.keyspace.commands.load(Relaxed)
     }
 }

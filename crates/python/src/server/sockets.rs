@@ -11,8 +11,11 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::server::session::{Ended, Session, TakenIn};
-use crate::server::writes::Answered;
+use bloomery_server::session::{Ended, TakenIn};
+use bloomery_server::writes::Answered;
+
+use crate::server::outcomes::Outcomes;
+use crate::server::session::{self, Session};
 
 /// As much as is read at once, which others wait for.
 const CHUNK: usize = 256 << 10;
@@ -48,17 +51,17 @@ struct Client {
 
 impl Client {
     /// Sends the replies; false if some are left.
-    fn send(&mut self, py: Python<'_>, socket: i64) -> bool {
-        self.behind = !self.session.get().send(py, &mut &*stream(socket));
+    fn send(&mut self, socket: i64) -> bool {
+        self.behind = !self.session.get().send(&mut &*stream(socket));
         !self.behind
     }
 
     /// Sends the answers to writes, and lets the client continue. Connections that Python must
     /// continue are added to `left`.
     fn release(&mut self, py: Python<'_>, socket: i64, left: &mut Vec<Py<PyAny>>) {
-        self.session.get().hold(py, false);
-        let unsent = self.behind || !self.send(py, socket);
-        if std::mem::take(&mut self.kept) || unsent || self.session.get().unprocessed(py) > 0 {
+        self.session.get().inner().held = false;
+        let unsent = self.behind || !self.send(socket);
+        if std::mem::take(&mut self.kept) || unsent || self.session.get().inner().waiting() > 0 {
             left.push(self.connection.clone_ref(py));
         }
     }
@@ -98,7 +101,7 @@ type Held<'py> = (Py<PyAny>, Bound<'py, PyBytes>);
 type Round<'py> = (Vec<Fed<'py>>, Vec<Held<'py>>, Vec<Py<PyAny>>);
 
 /// A connection with commands that must run again.
-type Conflicts<'py> = (Py<PyAny>, Vec<Vec<Bound<'py, PyBytes>>>);
+type Conflicts<'py> = (Py<PyAny>, Vec<Bound<'py, PyList>>);
 /// Connections for Python to continue, to run commands again, and to answer later.
 type AnsweredSockets<'py> = (Vec<Py<PyAny>>, Vec<Conflicts<'py>>, Vec<Py<PyAny>>);
 
@@ -158,14 +161,16 @@ impl Sockets {
                     }
                 };
                 let session = client.session.get();
-                if session.is_held(py) {
+                let mut inner = session.inner();
+                if inner.held {
                     client.kept = true;
                     let data = PyBytes::new(py, &buffer[..count]);
                     held.push((client.connection.clone_ref(py), data));
                     continue;
                 }
+                inner.last = now;
                 let TakenIn { ended, before, after } =
-                    session.take_in(py, &buffer[..count], Some(now));
+                    session.take_in(&mut inner, py, &buffer[..count]);
                 if before == 0 && after == 0 && matches!(ended, Ended::Nothing) {
                     read.push(socket);
                 } else {
@@ -175,7 +180,7 @@ impl Sockets {
         }
         // Not under the lock: to make a list may run Python code, a collection of garbage.
         let outcomes = fed.into_iter().map(|(connection, outcome, before, count)| {
-            Ok((connection, outcome.into_python(py)?, before, count))
+            Ok((connection, session::ended(py, outcome)?, before, count))
         });
         Ok((outcomes.collect::<PyResult<_>>()?, held, ended))
     }
@@ -187,14 +192,16 @@ impl Sockets {
         let mut left = Vec::new();
         for socket in read.drain(..) {
             let Some(client) = clients.get_mut(&socket) else { continue };
-            let session = client.session.get();
-            if session.is_writing(py) {
-                if !session.is_held(py) {
-                    session.hold(py, true);
+            let mut inner = client.session.get().inner();
+            if inner.is_writing() {
+                if !std::mem::replace(&mut inner.held, true) {
                     let connection = client.connection.clone_ref(py);
                     writing.push((socket, client.session.clone_ref(py), connection));
                 }
-            } else if client.behind || !client.send(py, socket) {
+                continue;
+            }
+            drop(inner);
+            if client.behind || !client.send(socket) {
                 left.push(client.connection.clone_ref(py));
             }
         }
@@ -211,23 +218,29 @@ impl Sockets {
     /// Answers the clients of the batch that was applied, and sends the replies. Returns the
     /// connections with replies that the socket did not take, or with more input to process; those
     /// with commands that must run again; and those for which a thread still applies a record.
-    fn answer<'py>(&self, results: &Bound<'py, PyList>) -> PyResult<AnsweredSockets<'py>> {
-        let py = results.py();
+    fn answer<'py>(&self, outcomes: &Bound<'py, Outcomes>) -> PyResult<AnsweredSockets<'py>> {
+        let py = outcomes.py();
         let (mut left, mut again, mut unfinished) = (Vec::new(), Vec::new(), Vec::new());
-        let Inner { clients, sent, .. } = &mut *self.inner(py);
-        for (socket, session, connection) in sent.drain(..) {
-            match session.get().answer_writes(results, &[]) {
-                Ok(Answered::Conflicts(words)) => again.push((connection, words)),
-                Ok(Answered::Unfinished) => unfinished.push(connection),
-                done => {
-                    if done.is_err() {
-                        session.get().fail_writes(py, b"-ERR internal error\r\n");
+        {
+            let Inner { clients, sent, .. } = &mut *self.inner(py);
+            for (socket, session, connection) in sent.drain(..) {
+                match session.get().answer_writes(outcomes.get(), &[]) {
+                    Some(Answered::Conflicts(commands)) => again.push((connection, commands)),
+                    Some(Answered::Unfinished) => unfinished.push(connection),
+                    done => {
+                        if done.is_none() {
+                            session.get().inner().fail(b"-ERR internal error\r\n");
+                        }
+                        release(py, clients, (socket, session, connection), &mut left);
                     }
-                    release(py, clients, (socket, session, connection), &mut left);
                 }
             }
         }
-        Ok((left, again, unfinished))
+        let again = again.into_iter().map(|(connection, commands)| {
+            let words = commands.iter().map(|command| session::words(py, command));
+            Ok((connection, words.collect::<PyResult<_>>()?))
+        });
+        Ok((left, again.collect::<PyResult<_>>()?, unfinished))
     }
 
     /// Answers the clients of the batch with an error, and sends it.
@@ -235,7 +248,7 @@ impl Sockets {
         let mut left = Vec::new();
         let Inner { clients, sent, .. } = &mut *self.inner(py);
         for waiter in sent.drain(..) {
-            waiter.1.get().fail_writes(py, error);
+            waiter.1.get().inner().fail(error);
             release(py, clients, waiter, &mut left);
         }
         left
@@ -244,6 +257,6 @@ impl Sockets {
     /// Sends a connection's replies; false if some are left, or it is none of these.
     fn send(&self, py: Python<'_>, socket: i64) -> bool {
         let client = &mut self.inner(py).clients;
-        client.get_mut(&socket).is_some_and(|client| client.send(py, socket))
+        client.get_mut(&socket).is_some_and(|client| client.send(socket))
     }
 }

@@ -80,13 +80,18 @@ class State:
         self.next_id = 1
         self._last_refused = 0  # the highest number of a filter that was refused: keys can follow
         self.numbers_are_drawn = False  # nodes draw numbers, and do not count them
-        self.now = 0.0
+        self._time = _native.Time()  # rotating filters use it
         self.on_drop: Callable[[Entry], object] = lambda entry: None
         self._due: list[tuple[float, int]] = []  # a heap: when to look at which filter
 
-    def clock(self) -> float:
-        """Return the time that rotating filters use."""
-        return self.now
+    @property
+    def now(self) -> float:
+        """The time of the last record."""
+        return self._time.seconds
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self._time.seconds = seconds
 
     # Entries: no other method changes which exist, and under which name.
 
@@ -223,20 +228,21 @@ class State:
     def set_clock(self, entry: Entry) -> None:
         """Make a rotating filter use the time of the records."""
         if entry.filter is not None and entry.filter.kind == "rotating":
-            entry.filter.set_clock(self.clock)
+            entry.filter.set_clock(self._time)
 
     @contextmanager
     def _stopped_clock(self, *filters: Any) -> Any:
         """Keep the time of rotating filters while a thread works on them: other records move it."""
-        now = self.now
+        stopped = _native.Time()
+        stopped.seconds = self.now
         rotating = [filter for filter in filters if filter.kind == "rotating"]
         for filter in rotating:
-            filter.set_clock(lambda: now)
+            filter.set_clock(stopped)
         try:
-            yield now
+            yield stopped.seconds
         finally:
             for filter in rotating:
-                filter.set_clock(self.clock)
+                filter.set_clock(self._time)
 
     def filter_of(self, entry: Entry) -> Any:
         """Return the filter of an entry, to be read or changed."""

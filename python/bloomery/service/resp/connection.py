@@ -11,14 +11,14 @@ from collections.abc import Coroutine
 from enum import Enum, auto
 from typing import Any, cast
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.service.network.input_budget import RESERVED, patience
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import Clients
 from bloomery.service.resp.dispatch import dispatch
 from bloomery.service.resp.invoke import invoke_queued
 from bloomery.service.resp.replies import Failure, encode, failure_of
-from bloomery.service.resp.sockets import FeedResult, Sockets, session_results
+from bloomery.service.resp.sockets import FeedResult, Sockets, outcomes_of
 from bloomery.service.slices import SECONDS, Slice
 
 # How lines of HTTP begin: any web page can let a browser send some here, with commands below them.
@@ -400,7 +400,7 @@ class RespConnection(asyncio.Protocol):
 
     def answer(self, results: list[Any]) -> None:
         """Reply with the results of what was written, and continue."""
-        outcomes = session_results(results)
+        outcomes = outcomes_of(results)
         conflicts = self.session.answer(outcomes)
         if conflicts is None:
             self._start(self._answer_later(results))
@@ -415,17 +415,17 @@ class RespConnection(asyncio.Protocol):
         await asyncio.wait(pending)
         self.answer([_result_of(result) for result in results])
 
-    def run_again(self, results: list[Any], conflicts: list[list[bytes]]) -> None:
+    def run_again(self, outcomes: _native.Outcomes, conflicts: list[list[bytes]]) -> None:
         """Run commands again whose filter another command changed first; then answer."""
-        self._start(self._run_again(results, conflicts))
+        self._start(self._run_again(outcomes, conflicts))
 
-    async def _run_again(self, results: list[Any], conflicts: list[list[bytes]]) -> None:
+    async def _run_again(self, outcomes: _native.Outcomes, conflicts: list[list[bytes]]) -> None:
         values = []
         for words in conflicts:
             await self.context.engine.locks.unlocked(*words[1:2])
             values.append(await invoke_queued(self.client, words))
         replies = [encode(value, self.session.protocol) for value in values]
-        self.session.answer(results, replies)
+        self.session.answer(outcomes, replies)
         self.resume_after_answer()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:

@@ -30,15 +30,13 @@ from bloomery.service.sequencer import Sequencer, Writer
 FeedResult: TypeAlias = list[bytes] | str | bool | None  # of `Session.feed`
 
 
-def session_results(results: list[Any]) -> list[Any]:
+def outcomes_of(results: list[Any]) -> _native.Outcomes:
     """Return the results of a batch for native sessions: an error as its reply, None for a
     conflict."""
-    if not any(isinstance(result, Exception) for result in results):
-        return results
-    return [_session_result(result) for result in results]
+    return _native.Outcomes([_outcome_of(result) for result in results])
 
 
-def _session_result(result: Any) -> Any:
+def _outcome_of(result: Any) -> Any:
     if isinstance(result, Conflict):
         return None
     return encode(failure_of(result), 2) if isinstance(result, errors.BloomeryError) else result
@@ -57,7 +55,7 @@ class DirectConnection(Writer, Protocol):
     def resume_after_answer(self) -> None:
         """Send the replies that the socket did not take, and process the input that waits."""
 
-    def run_again(self, results: list[Any], conflicts: list[list[bytes]]) -> None:
+    def run_again(self, outcomes: _native.Outcomes, conflicts: list[list[bytes]]) -> None:
         """Run commands again whose filter another command changed first; then answer."""
 
     def data_received(self, data: bytes) -> None:
@@ -143,7 +141,7 @@ class Sockets:
 
     def answer(self, results: list[Any]) -> None:
         """Reply with the results of the batch."""
-        outcomes = session_results(results)
+        outcomes = outcomes_of(results)
         left, conflicts, unfinished = self._native.answer(outcomes)
         self._resume(left)
         for connection, commands in conflicts:

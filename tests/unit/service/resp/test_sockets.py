@@ -18,6 +18,7 @@ from typing import Any, cast
 import pytest
 
 from bloomery import BloomFilter, _native
+from bloomery._native import Outcomes
 from bloomery.service.resp import connection as resp_connection
 from bloomery.service.resp import dispatch, table
 from bloomery.service.resp.client import ClientState
@@ -57,7 +58,7 @@ class Pair:
         self.sockets.start_batch()
         records, results = self.shelf.take_log(), list[Any]()
         assert self.shelf.apply(records, results, 60.0) is True
-        left, again, unfinished = self.sockets.answer(results)
+        left, again, unfinished = self.sockets.answer(Outcomes(results))
         return list(left), list(again), list(unfinished)
 
     def received(self) -> bytes:
@@ -127,7 +128,7 @@ def test_client_of_the_next_batch_is_not_answered_by_this(pair: Pair) -> None:
     pair.shelf.take_log()
     assert pair.read(b"BF.ADD seen a\r\n") == ([], [], [])
     pair.sockets.flush()
-    assert pair.sockets.answer([]) == ([], [], [])
+    assert pair.sockets.answer(Outcomes([])) == ([], [], [])
     assert pair.received() == b""
     assert pair.apply() == ([], [], [])
     assert pair.received() == b":1\r\n"
@@ -142,7 +143,7 @@ def test_conflicts_and_unfinished_records_are_for_python(pair: Pair) -> None:
     commands = [[b"BF.ADD", b"seen", b"a"], [b"BF.ADD", b"seen", b"b"]]
     assert pair.apply() == ([], [(pair, commands)], [])
     assert (pair.session.held, pair.received()) == (True, b"")
-    assert pair.session.answer([None], [b":7\r\n", b":8\r\n"]) == []
+    assert pair.session.answer(Outcomes([None]), [b":7\r\n", b":8\r\n"]) == []
     pair.session.held = False
     assert pair.sockets.send(pair.number)
     assert pair.received() == b":7\r\n:8\r\n"
@@ -150,7 +151,7 @@ def test_conflicts_and_unfinished_records_are_for_python(pair: Pair) -> None:
     pair.sockets.flush()
     pair.sockets.start_batch()
     pair.shelf.take_log()
-    assert pair.sockets.answer([object()]) == ([], [], [pair])
+    assert pair.sockets.answer(Outcomes([object()])) == ([], [], [pair])
     assert (pair.session.held, pair.received()) == (True, b"")
 
 
@@ -162,7 +163,7 @@ def test_a_connection_with_more_input_is_for_python(pair: Pair) -> None:
     assert pair.sockets.start_batch() == 0
     records, results = pair.shelf.take_log(), list[Any]()
     pair.shelf.apply(records, results, 60.0)
-    assert pair.session.answer(results) == []
+    assert pair.session.answer(Outcomes(results)) == []
     assert pair.session.feed(b"") is None
     assert pair.session.take() == b":1\r\n:1\r\n"
 

@@ -1,10 +1,10 @@
-//! The native commands: those that need no Python.
+//! The native commands: those that need no control plane.
 
 use bloomery_core::resp::Parser;
-use pyo3::prelude::*;
 
-use crate::server::names::{CommandFamily, Entry, Names, Work};
-use crate::server::output::Output;
+use crate::keyspace::{CommandFamily, Keyspace, Names};
+use crate::output::Output;
+use crate::session::Buffers;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum KeyCommand {
@@ -78,57 +78,42 @@ fn is_items(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"ITEMS")
 }
 
-/// Answers a command that only reads; false if Python must handle it.
+/// Answers a command that only reads; false if the control plane must handle it.
 #[inline(always)]
 pub fn read(
-    py: Python<'_>,
-    names: &mut Names,
+    keyspace: &Keyspace,
+    names: &Names,
     Native { act, family, several, first }: Native,
-    parser: &Parser,
-    input: &[u8],
+    (parser, input): (&Parser, &[u8]),
+    Buffers { hashes, answers }: &mut Buffers,
     output: &mut Output,
 ) -> bool {
     let (name, arguments) = (parser.argument(input, 1), parser.len());
-    if names.is_locked(name) {
-        return false;
-    }
-    let (entry, mut work) = names.split(name);
-    if entry.as_ref().is_some_and(|entry| entry.family != family || entry.loading) {
-        return false;
-    }
+    let Ok(entry) = keyspace.readable(names, name, family) else { return false };
+    hashes.clear();
+    answers.clear();
     let Some(entry) = entry else {
         // A filter that does not exist contains no key.
         match act {
             KeyCommand::Count => output.number(b':', 0),
             _ => {
-                work.answers.resize(arguments - first, 0);
-                output.replies(family, several, work.answers, None);
+                answers.resize(arguments - first, 0);
+                output.replies(family, several, answers, None);
             }
         }
         return true;
     };
     for index in first..arguments {
-        entry.filter.hash(parser.argument(input, index), work.hashes);
+        entry.filter.hash(parser.argument(input, index), hashes);
     }
-    match answer(py, entry, &mut work, act) {
-        Ok(Some(count)) => output.number(b':', count),
-        Ok(None) => output.replies(family, several, work.answers, None),
-        Err(_) => return false, // Python meets the same error, and reports it
+    // The control plane meets the same fault, and reports it.
+    if act == KeyCommand::Count {
+        let Ok(count) = entry.filter.count(hashes) else { return false };
+        output.number(b':', count);
+    } else if entry.contains(hashes, answers).is_ok() {
+        output.replies(family, several, answers, None);
+    } else {
+        return false;
     }
     true
-}
-
-/// Answers in `work`, or returns a count.
-#[inline(always)]
-fn answer(
-    py: Python<'_>,
-    entry: &mut Entry,
-    work: &mut Work<'_>,
-    act: KeyCommand,
-) -> PyResult<Option<u64>> {
-    if act == KeyCommand::Count {
-        return entry.filter.count(py, work.hashes).map(Some);
-    }
-    entry.contains(py, work)?;
-    Ok(None)
 }

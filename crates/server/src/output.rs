@@ -2,9 +2,10 @@
 
 use bloomery_core::kind::Refusal;
 
-use crate::errors::LATER;
-use crate::server::commands::Native;
-use crate::server::names::{CommandFamily, NO_ROOM};
+use crate::apply::LATER;
+use crate::commands::Native;
+use crate::filter::Fault;
+use crate::keyspace::{CommandFamily, NO_ROOM};
 
 #[derive(Default)]
 pub struct Output {
@@ -54,6 +55,16 @@ impl Output {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
+    /// Replies with a fault of a filter.
+    #[cold]
+    pub fn fault(&mut self, family: CommandFamily, fault: &Fault) {
+        let refusal = match fault {
+            Fault::Broken(message) => Refusal::Full(message.clone()),
+            Fault::NoMemory(nbytes) => Refusal::NoMemory(*nbytes),
+        };
+        self.error(&text(family, &refusal));
+    }
+
     /// Replies with each answer, without an array.
     #[inline(always)]
     pub fn answers(&mut self, family: CommandFamily, answers: &[u8]) {
@@ -79,7 +90,7 @@ impl Output {
     }
 }
 
-/// What RedisBloom says.
+/// The error reply of RedisBloom.
 #[cold]
 pub fn text(family: CommandFamily, refusal: &Refusal) -> String {
     match (family, refusal) {
@@ -94,7 +105,7 @@ pub fn text(family: CommandFamily, refusal: &Refusal) -> String {
     }
 }
 
-/// The same, of a refusal that Python had: its code and message.
+/// The same for a refusal as a code and a message.
 #[cold]
 pub fn explain(family: CommandFamily, code: &str, message: &str) -> String {
     match code {

@@ -1,11 +1,11 @@
-//! Which filters a client may use. Python decides by roles and patterns when a name first occurs. The
-//! decision is cached here, so that native commands need no Python.
+//! Which filters a client may use. The control plane decides by roles and patterns when a name first occurs. The
+//! decision is cached here, so that native commands need not ask again.
 
 use std::collections::HashMap;
 
 use bloomery_core::resp::Parser;
 
-use crate::server::commands::native;
+use crate::commands::native;
 
 /// With more names, the cache starts again from empty.
 const MAX_NAMES: usize = 4096;
@@ -25,7 +25,7 @@ impl Permits {
         *may |= write;
     }
 
-    /// Returns whether native code may run the command. Python handles other commands anyway.
+    /// Returns whether native code may run the command. The control plane handles other commands anyway.
     #[inline(always)]
     pub fn cover(&self, parser: &Parser, command: &[u8]) -> bool {
         let Some(found) = native(parser.argument(command, 0)) else { return true };

@@ -2,14 +2,15 @@
 //! which finds the filter once and fetches memory ahead.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bloomery_core::resp::Parser;
-use pyo3::prelude::*;
 
-use crate::server::commands::{KeyCommand, Native};
-use crate::server::names::{ADD, Names, failed};
-use crate::server::output::{Output, text};
-use crate::server::writes::{PendingWrites, Slot};
+use crate::commands::{KeyCommand, Native};
+use crate::keyspace::{ADD, Keyspace, Names};
+use crate::output::Output;
+use crate::session::Buffers;
+use crate::writes::{PendingWrites, Slot};
 
 /// Hashes and answers of this many commands stay in the nearest cache.
 const MAX_COMMANDS: usize = 512;
@@ -38,26 +39,22 @@ impl Run {
             && self.push(parser, at)
     }
 
-    /// Starts with a command of one key; false if something about the filter needs Python. The run
-    /// before must have ended.
+    /// Starts with a command of one key; false if the control plane must see it. The run before
+    /// must have ended.
     #[inline(always)]
     pub fn starts(
         &mut self,
-        py: Python<'_>,
         found: Native,
-        names: &mut Names,
+        (keyspace, names): (&Keyspace, &Names),
         parser: &Parser,
         input: &[u8],
         at: Range<usize>,
     ) -> bool {
         let name = parser.argument(&input[at.clone()], 1);
         let usable = match found.act {
-            KeyCommand::Add => names.takes_writes(py, name, found.family, MAX_COMMANDS),
+            KeyCommand::Add => keyspace.takes_writes(names, name, found.family, MAX_COMMANDS),
             KeyCommand::Contains => {
-                !names.is_locked(name)
-                    && names
-                        .get(name)
-                        .is_some_and(|entry| entry.family == found.family && !entry.loading)
+                keyspace.readable(names, name, found.family).is_ok_and(|entry| entry.is_some())
             }
             _ => false,
         };
@@ -77,59 +74,56 @@ impl Run {
         true
     }
 
-    /// Answers the reads, or notes the writes.
+    /// Answers the reads, or appends the writes to the next batch.
     #[inline(always)]
     pub fn end(
         &mut self,
-        py: Python<'_>,
-        names: &mut Names,
+        (keyspace, names): (&Keyspace, &Names),
         input: &[u8],
+        Buffers { hashes, answers }: &mut Buffers,
         output: &mut Output,
         writes: &mut PendingWrites,
     ) {
         let Some(found) = self.command.take() else { return };
-        let (exclusive, batch) = (names.exclusive, names.batch);
-        let (entry, mut work) = names.split(&self.name);
-        // It existed when the run started, and no other code has had the names since.
-        let Some(entry) = entry else { return };
+        // It existed when the run started, and the names are still locked.
+        let Some(entry) = names.get(&self.name) else { return };
+        hashes.clear();
+        answers.clear();
         for (_, key) in &self.places {
-            entry.filter.hash(&input[key.clone()], work.hashes);
+            entry.filter.hash(&input[key.clone()], hashes);
         }
         if found.act == KeyCommand::Contains {
+            let keys = self.places.len();
             self.places.clear();
-            match entry.contains(py, &mut work) {
-                Ok(()) => output.answers(found.family, work.answers),
-                Err(problem) => {
-                    let error = text(found.family, &failed(problem));
-                    let keys = work.hashes.len() / entry.filter.width();
-                    (0..keys).for_each(|_| output.error(&error));
-                }
+            match entry.contains(hashes, answers) {
+                Ok(()) => output.answers(found.family, answers),
+                Err(fault) => (0..keys).for_each(|_| output.fault(found.family, &fault)),
             }
             return;
         }
-        if exclusive && entry.ignores_known() {
-            // An error shows again when the keys are applied.
-            let _ = entry.filter.contains(py, work.hashes, work.answers);
+        if keyspace.exclusive.load(Relaxed) && entry.ignores_known() {
+            // A fault shows again when the keys are applied.
+            let _ = entry.filter.contains(hashes, answers);
         }
-        work.answers.resize(self.places.len(), 0);
-        let known = std::mem::take(work.answers);
-        let width = entry.filter.width();
-        let all_known = known.iter().all(|known| *known == 1);
-        let (record, mut key) = if all_known {
+        answers.resize(self.places.len(), 0);
+        let mut pending = keyspace.pending();
+        let (record, mut key) = if answers.iter().all(|known| *known == 1) {
             (0, 0)
         } else {
-            work.note(entry.id, ADD, &self.name, width, |at| known[at] == 0)
+            let (what, width) = ((entry.id, ADD, &self.name[..]), entry.filter.width());
+            pending.append(what, hashes, width, |at| answers[at] == 0)
         };
-        for ((command, _), known) in self.places.drain(..).zip(&known) {
+        let number = pending.number;
+        drop(pending);
+        for ((command, _), known) in self.places.drain(..).zip(&*answers) {
             if *known == 1 {
-                entry.adds += 1;
+                entry.count_known(1);
                 writes.push_known(found, 1, output);
             } else {
                 let slot = Slot::new(found, record, key, 1);
-                writes.push(slot, &input[command], batch);
+                writes.push(slot, &input[command], number);
                 key += 1;
             }
         }
-        *work.answers = known;
     }
 }

@@ -1,17 +1,16 @@
-//! Writes of a client that wait for the log. A write is noted for the log, applied when the log has
-//! it, and then answered. Until then it is a slot, in the order of the client's commands.
+//! Writes of a client that wait for the log. A write is appended to the next batch, applied when the
+//! log has it, and then answered. Until then it is a slot, in the order of the client's commands.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bloomery_core::resp::{Limits, Parser, Step};
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::errors::invalid;
-use crate::server::apply::REFUSED;
-use crate::server::commands::{KeyCommand, Native};
-use crate::server::names::{ADD, ADD_NEW, Names, REMOVE};
-use crate::server::output::{Output, explain};
+use crate::apply::{Outcome, REFUSED};
+use crate::commands::{KeyCommand, Native};
+use crate::keyspace::{ADD, ADD_NEW, Keyspace, Names, REMOVE};
+use crate::output::{Output, explain};
+use crate::session::{Buffers, Words};
 
 /// Where the keys of a write are in the batch, and how to answer them.
 pub struct Slot {
@@ -48,34 +47,24 @@ pub struct PendingWrites {
 /// The buffer for commands shrinks to this size.
 const KEEP: usize = 1 << 16;
 
-/// The outcome of a record.
-enum Outcome<'py> {
-    Answers(Bound<'py, PyBytes>, Option<(String, String)>),
-    Error(Bound<'py, PyBytes>),
-    /// Another command changed the name first, so nothing was applied.
-    Conflict,
-    /// A thread still applies it.
-    Unfinished,
-}
-
 /// What follows the answers to a client's writes.
-pub enum Answered<'py> {
+pub enum Answered {
     /// All are answered.
     Done,
-    /// The words of commands that must run again.
-    Conflicts(Vec<Vec<Bound<'py, PyBytes>>>),
+    /// Commands that must run again.
+    Conflicts(Vec<Words>),
     /// A thread still applies some.
     Unfinished,
 }
 
-/// Notes the keys of a native write for the log; false if Python must handle the command.
+/// Appends the keys of a native write to the next batch; false if the control plane must handle the
+/// command.
 #[inline(always)]
-pub fn note(
-    py: Python<'_>,
-    names: &mut Names,
+pub fn append(
+    (keyspace, names): (&Keyspace, &Names),
     command: Native,
-    parser: &Parser,
-    input: &[u8],
+    (parser, input): (&Parser, &[u8]),
+    buffers: &mut Buffers,
     output: &mut Output,
     writes: &mut PendingWrites,
 ) -> bool {
@@ -87,23 +76,27 @@ pub fn note(
     };
     let (name, keys) = (parser.argument(input, 1), parser.len() - command.first);
     let adds = if op == REMOVE { 0 } else { keys };
-    if !names.takes_writes(py, name, command.family, adds) {
+    if !keyspace.takes_writes(names, name, command.family, adds) {
         return false;
     }
-    let (present_is_enough, batch) = (names.present_is_enough(op), names.batch);
-    let (entry, mut work) = names.split(name);
-    let Some(entry) = entry else { return false };
+    let Some(entry) = names.get(name) else { return false };
+    buffers.hashes.clear();
     for index in command.first..parser.len() {
-        entry.filter.hash(parser.argument(input, index), work.hashes);
+        entry.filter.hash(parser.argument(input, index), &mut buffers.hashes);
     }
-    if present_is_enough && entry.is_unchanged_by(py, op, work.hashes).unwrap_or(false) {
-        entry.adds += keys as u64;
+    let needs_no_record =
+        keyspace.exclusive.load(Relaxed) && keyspace.pending().needs_no_record(op);
+    if needs_no_record && entry.is_unchanged_by(op, &buffers.hashes).unwrap_or(false) {
+        entry.count_known(keys);
         writes.push_known(command, keys, output);
         return true;
     }
-    let (record, first) = work.note(entry.id, op, name, entry.filter.width(), |_| true);
-    writes.push(Slot::new(command, record, first, keys), input, batch);
-    names.removes |= op == REMOVE;
+    let mut pending = keyspace.pending();
+    let (what, width) = ((entry.id, op, name), entry.filter.width());
+    let (record, first) = pending.append(what, &buffers.hashes, width, |_| true);
+    let number = pending.number;
+    drop(pending);
+    writes.push(Slot::new(command, record, first, keys), input, number);
     true
 }
 
@@ -153,91 +146,77 @@ impl PendingWrites {
 
     /// Replies to every slot by the outcome of its record, and closes them. Commands in conflict are
     /// answered by `again`, in order. If there are more of them, or a thread still applies a record,
-    /// nothing is answered. After an error nothing has changed: the results are not those of the
-    /// batch.
-    pub fn answer<'py>(
+    /// nothing is answered. None, without an effect: the outcomes are not those of the batch.
+    pub fn answer(
         &mut self,
         output: &mut Output,
-        results: &Bound<'py, PyList>,
-        again: &[Bound<'py, PyBytes>],
+        outcomes: &[Outcome],
+        again: &[Vec<u8>],
         limits: &Limits,
-    ) -> PyResult<Answered<'py>> {
+    ) -> Option<Answered> {
         let before = output.bytes.len();
-        let replied = self.reply_to_each(output, results, again);
-        if matches!(&replied, Ok(Some(conflicts)) if conflicts.len() <= again.len()) {
+        let replied = self.reply_to_each(output, outcomes, again);
+        if matches!(&replied, Some(Replied::All(conflicts)) if conflicts.len() <= again.len()) {
             self.close(output);
-            return Ok(Answered::Done);
+            return Some(Answered::Done);
         }
         output.bytes.truncate(before);
-        let Some(conflicts) = replied? else { return Ok(Answered::Unfinished) };
-        let words = conflicts.into_iter().map(|text| self.words(results.py(), text, limits));
-        Ok(Answered::Conflicts(words.collect()))
+        Some(match replied? {
+            Replied::Unfinished => Answered::Unfinished,
+            Replied::All(conflicts) => Answered::Conflicts(
+                conflicts.into_iter().map(|text| self.words(text, limits)).collect(),
+            ),
+        })
     }
 
     /// Splits the text of a command into words.
-    fn words<'py>(
-        &self,
-        py: Python<'py>,
-        text: Range<usize>,
-        limits: &Limits,
-    ) -> Vec<Bound<'py, PyBytes>> {
-        let (command, mut parser) = (&self.commands[text], Parser::default());
-        match parser.step(command, limits) {
-            Ok(Step::Command(_)) => {
-                (0..parser.len()).map(|i| PyBytes::new(py, parser.argument(command, i))).collect()
-            }
-            _ => Vec::new(), // it was a command when it arrived
+    fn words(&self, text: Range<usize>, limits: &Limits) -> Words {
+        let (command, mut parser, mut words) =
+            (&self.commands[text], Parser::default(), Words::default());
+        if let Ok(Step::Command(_)) = parser.step(command, limits) {
+            (0..parser.len()).for_each(|index| words.push(parser.argument(command, index)));
         }
+        words
     }
 
-    /// Replies to every slot; returns the texts of the commands in conflict, or None if a thread
-    /// still applies a record.
     fn reply_to_each(
         &self,
         output: &mut Output,
-        results: &Bound<'_, PyList>,
-        again: &[Bound<'_, PyBytes>],
-    ) -> PyResult<Option<Vec<Range<usize>>>> {
-        let py = results.py();
-        let wrong = || invalid(py, "the results are not those of the batch".into());
-        let mut last: Option<(usize, Outcome<'_>)> = None;
+        outcomes: &[Outcome],
+        again: &[Vec<u8>],
+    ) -> Option<Replied> {
         let mut conflicts = Vec::new();
         for Slot { command, record, first, keys, text } in &self.slots {
             let Some(record) = *record else {
                 output.known(*command, *keys);
                 continue;
             };
-            if last.as_ref().is_none_or(|(of, _)| *of != record) {
-                let result = results.get_item(record).map_err(|_| wrong())?;
-                last = Some((record, parse_result(result)?));
-            }
-            let Some((_, outcome)) = &last else { return Err(wrong()) };
-            let (answers, refusal) = match outcome {
-                Outcome::Answers(answers, refusal) => (answers.as_bytes(), refusal),
+            let applied = match outcomes.get(record)? {
+                Outcome::Keys(applied) => applied,
                 Outcome::Error(error) => {
-                    output.bytes.extend_from_slice(error.as_bytes());
+                    output.bytes.extend_from_slice(error);
                     continue;
                 }
-                Outcome::Unfinished => return Ok(None),
+                Outcome::Unfinished => return Some(Replied::Unfinished),
                 Outcome::Conflict => {
                     if let Some(reply) = again.get(conflicts.len()) {
-                        output.bytes.extend_from_slice(reply.as_bytes());
+                        output.bytes.extend_from_slice(reply);
                     }
                     conflicts.push(text.clone());
                     continue;
                 }
             };
-            let answers = answers.get(*first..first + keys).ok_or_else(wrong)?;
+            let answers = applied.answers.get(*first..first + keys)?;
             let refused = answers.iter().position(|answer| *answer == REFUSED);
-            let error = match (refused, refusal) {
+            let error = match (refused, &applied.refusal) {
                 (None, _) => None,
                 (Some(_), Some((code, message))) => Some(explain(command.family, code, message)),
-                (Some(_), None) => return Err(wrong()),
+                (Some(_), None) => return None,
             };
             let answers = &answers[..refused.unwrap_or(*keys)];
             output.replies(command.family, command.several, answers, error.as_deref());
         }
-        Ok(Some(conflicts))
+        Some(Replied::All(conflicts))
     }
 
     /// Replies to every slot with this error, and closes them.
@@ -260,16 +239,10 @@ impl PendingWrites {
     }
 }
 
-fn parse_result(result: Bound<'_, PyAny>) -> PyResult<Outcome<'_>> {
-    if let Ok(error) = result.cast::<PyBytes>() {
-        return Ok(Outcome::Error(error.clone()));
-    }
-    if result.is_none() {
-        return Ok(Outcome::Conflict);
-    }
-    if !result.is_instance_of::<PyTuple>() {
-        return Ok(Outcome::Unfinished);
-    }
-    let (answers, refusal) = result.extract()?;
-    Ok(Outcome::Answers(answers, refusal))
+/// What became of the slots.
+enum Replied {
+    /// All have a reply but these commands, which are in conflict.
+    All(Vec<Range<usize>>),
+    /// A thread still applies a record.
+    Unfinished,
 }

@@ -1,0 +1,320 @@
+//! The filters of a server by name, and the records that wait for the log.
+//!
+//! A session holds `names` for reading while it processes a chunk of input. Whoever takes a batch
+//! holds it for writing, so no batch is taken in the middle of a chunk. The control plane holds it
+//! for writing while it changes which filters exist.
+
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+use bloomery_core::budget;
+
+use crate::filter::{Fault, Filter};
+use crate::histogram::Histogram;
+
+/// As `service/domain/operations.py` numbers them.
+pub const ADD: u8 = 1;
+pub const REMOVE: u8 = 2;
+/// Adds the keys that are definitely new.
+pub const ADD_NEW: u8 = 15;
+/// As ADD and ADD_NEW, if the filter need not grow: decided before the record was written, because
+/// memory was short.
+pub const ADD_IN_PLACE: u8 = 18;
+pub const ADD_NEW_IN_PLACE: u8 = 19;
+
+/// Returns whether an operation adds or removes keys.
+pub fn has_keys(op: u8) -> bool {
+    matches!(op, ADD | REMOVE | ADD_NEW | ADD_IN_PLACE | ADD_NEW_IN_PLACE)
+}
+
+/// Bytes of hashes after which the next write starts a new record.
+const MAX_RECORD: usize = 64 << 10;
+
+/// The answer to a key for which there was no memory.
+pub const NO_ROOM: u8 = 2;
+
+/// The commands that a filter answers to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CommandFamily {
+    Bf,
+    Cf,
+}
+
+pub struct Entry {
+    pub id: u64,
+    pub filter: Arc<dyn Filter>,
+    pub family: CommandFamily,
+    /// The most items that the filter accepts.
+    pub limit: u64,
+    /// The error for a new key beyond the limit.
+    pub full: String,
+    /// The filter is incomplete: more chunks of it follow.
+    pub loading: bool,
+    /// A rebuild is under way: its new filter gets every key that is added.
+    pub followed: bool,
+    pub counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+pub struct Counters {
+    /// Keys that were new when they were added, minus keys removed.
+    pub items: AtomicU64,
+    /// The number of items at which the policy runs, once.
+    pub threshold: AtomicU64,
+    pub adds: AtomicU64,
+    pub checks: AtomicU64,
+    pub maybes: AtomicU64,
+}
+
+impl Counters {
+    /// Returns items, adds, checks and maybes.
+    pub fn read(&self) -> (u64, u64, u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Relaxed);
+        (load(&self.items), load(&self.adds), load(&self.checks), load(&self.maybes))
+    }
+}
+
+/// An operation for the log. Its data starts with the filter's name after its length.
+pub struct Record {
+    pub id: u64,
+    pub op: u8,
+    pub data: Data,
+}
+
+/// The data of a record.
+pub enum Data {
+    /// The name, and from the offset on the hashes of keys.
+    Keys(Vec<u8>, usize),
+    /// Data of the control plane.
+    Given(Box<dyn Payload>),
+}
+
+/// Bytes that the control plane owns.
+pub trait Payload: Any + Send + Sync {
+    fn bytes(&self) -> &[u8];
+}
+
+/// What the next batch will have.
+#[derive(Default)]
+pub struct Pending {
+    pub records: Vec<Record>,
+    pub number: u64,
+    /// Some of the records remove keys.
+    pub removes: bool,
+}
+
+impl Pending {
+    /// Appends keys, those for which `keep` is true. Returns the index of the record and of the
+    /// first key in it.
+    #[inline(always)]
+    pub fn append(
+        &mut self,
+        (id, op, name): (u64, u8, &[u8]),
+        hashes: &[u64],
+        width: usize,
+        keep: impl Fn(usize) -> bool,
+    ) -> (usize, usize) {
+        let fits = |record: &Record| {
+            let named = matches!(&record.data, Data::Keys(data, start)
+                if data.len() - start < MAX_RECORD && &data[2..*start] == name);
+            (record.id, record.op) == (id, op) && named
+        };
+        if !self.records.last().is_some_and(fits) {
+            let mut data = Vec::with_capacity(2 + name.len() + 8 * hashes.len());
+            data.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            data.extend_from_slice(name);
+            let start = data.len();
+            self.records.push(Record { id, op, data: Data::Keys(data, start) });
+        }
+        self.removes |= op == REMOVE;
+        let index = self.records.len() - 1;
+        let Some(Record { data: Data::Keys(data, start), .. }) = self.records.last_mut() else {
+            return (index, 0);
+        };
+        let first = (data.len() - *start) / (8 * width);
+        for (at, words) in hashes.chunks_exact(width).enumerate() {
+            if keep(at) {
+                words.iter().for_each(|hash| data.extend_from_slice(&hash.to_le_bytes()));
+            }
+        }
+        (index, first)
+    }
+
+    /// Returns whether adding keys that are present needs no record. A removal in this batch may be
+    /// of the same client, before its ADD_NEW of that key.
+    pub fn needs_no_record(&self, op: u8) -> bool {
+        !(matches!(op, ADD_NEW | ADD_NEW_IN_PLACE) && self.removes)
+    }
+}
+
+/// Splits a record's data into the filter's name and the rest.
+pub fn split_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = data.split_first_chunk::<2>()?;
+    rest.split_at_checked(u16::from_le_bytes(*length).into())
+}
+
+#[derive(Default)]
+pub struct Names {
+    pub entries: HashMap<Vec<u8>, Arc<Entry>>,
+    /// Names that a thread or a transaction works on: the control plane handles their commands.
+    pub locked: HashSet<Vec<u8>>,
+    /// Names that a thread applies a record to: the control plane applies their next records.
+    pub busy: HashSet<Vec<u8>>,
+}
+
+impl Names {
+    #[inline(always)]
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Entry>> {
+        self.entries.get(name)
+    }
+
+    #[inline(always)]
+    pub fn is_locked(&self, name: &[u8]) -> bool {
+        !self.locked.is_empty() && self.locked.contains(name)
+    }
+}
+
+/// The control plane must answer the command.
+pub struct ForControl;
+
+pub struct Keyspace {
+    names: RwLock<Names>,
+    pending: Mutex<Pending>,
+    reached: Mutex<Vec<u64>>,
+    /// The server rejects writes; the control plane knows why.
+    pub refusing: AtomicBool,
+    /// The control plane handles every command.
+    pub bypassed: AtomicBool,
+    /// No other process writes the log, so a key that is present needs no record.
+    pub exclusive: AtomicBool,
+    /// Bytes that all filters together may use.
+    pub memory_limit: AtomicU64,
+    /// Commands that were answered natively.
+    pub commands: AtomicU64,
+    /// Of commands, from the arrival of a chunk until its replies are sent.
+    pub latency: Histogram,
+}
+
+impl Default for Keyspace {
+    fn default() -> Self {
+        Keyspace {
+            names: RwLock::default(),
+            pending: Mutex::default(),
+            reached: Mutex::default(),
+            refusing: AtomicBool::default(),
+            bypassed: AtomicBool::default(),
+            exclusive: AtomicBool::default(),
+            memory_limit: AtomicU64::new(u64::MAX),
+            commands: AtomicU64::default(),
+            latency: Histogram::default(),
+        }
+    }
+}
+
+impl Keyspace {
+    pub fn names(&self) -> RwLockReadGuard<'_, Names> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn names_mut(&self) -> RwLockWriteGuard<'_, Names> {
+        self.names.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next batch. Who needs both locks takes `names` first.
+    pub fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next batch. Nobody is in the middle of a chunk then.
+    pub fn take(&self) -> Pending {
+        let _names = self.names_mut();
+        let mut pending = self.pending();
+        let number = pending.number;
+        std::mem::replace(&mut *pending, Pending { number: number + 1, ..Pending::default() })
+    }
+
+    /// Filters that have reached their threshold, each once.
+    pub fn reached(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether native code may accept a write of this many keys to a filter.
+    #[inline(always)]
+    pub fn takes_writes(
+        &self,
+        names: &Names,
+        name: &[u8],
+        family: CommandFamily,
+        adds: usize,
+    ) -> bool {
+        if self.refusing.load(Relaxed) || names.is_locked(name) {
+            return false;
+        }
+        let limit = self.memory_limit.load(Relaxed);
+        names.get(name).is_some_and(|entry| {
+            entry.family == family
+                && !entry.loading
+                && (adds == 0
+                    || (entry.filter.check_layers().is_ok() && entry.has_memory(adds, limit)))
+        })
+    }
+
+    /// Returns the entry of a name for a native read.
+    #[inline(always)]
+    pub fn readable<'a>(
+        &self,
+        names: &'a Names,
+        name: &[u8],
+        family: CommandFamily,
+    ) -> Result<Option<&'a Arc<Entry>>, ForControl> {
+        match names.get(name) {
+            _ if names.is_locked(name) => Err(ForControl),
+            Some(entry) if entry.family != family || entry.loading => Err(ForControl),
+            found => Ok(found),
+        }
+    }
+}
+
+impl Entry {
+    /// Returns whether there is memory for this many more keys.
+    #[inline(always)]
+    pub fn has_memory(&self, keys: usize, limit: u64) -> bool {
+        limit == u64::MAX || {
+            let growth = self.filter.growth_bytes(keys);
+            growth == 0 || budget::used().saturating_add(growth) <= limit
+        }
+    }
+
+    /// Appends an answer for each key, and counts them as checks.
+    #[inline(always)]
+    pub fn contains(&self, hashes: &[u64], answers: &mut Vec<u8>) -> Result<(), Fault> {
+        let before = answers.len();
+        self.filter.contains(hashes, answers)?;
+        let answers = &answers[before..];
+        self.counters.checks.fetch_add(answers.len() as u64, Relaxed);
+        self.counters.maybes.fetch_add(count(answers), Relaxed);
+        Ok(())
+    }
+
+    /// Returns whether adding a key that is present changes nothing.
+    #[inline(always)]
+    pub fn ignores_known(&self) -> bool {
+        !self.followed && !self.loading && !self.filter.every_add_counts()
+    }
+
+    /// Counts keys that were added without a record, because they are present.
+    #[inline(always)]
+    pub fn count_known(&self, keys: usize) {
+        self.counters.adds.fetch_add(keys as u64, Relaxed);
+    }
+}
+
+/// Counts the answers that are 1.
+#[inline(always)]
+pub fn count(answers: &[u8]) -> u64 {
+    answers.iter().map(|answer| u64::from(*answer == 1)).sum()
+}
