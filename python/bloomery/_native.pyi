@@ -29,6 +29,7 @@ __all__ = [
     "DuckDBFilter",
     "Family",
     "Histogram",
+    "InputBudget",
     "KeyHashes",
     "LineKey",
     "LogChunks",
@@ -43,9 +44,10 @@ __all__ = [
     "Session",
     "Shelf",
     "Signatures",
-    "Sockets",
     "SparkBits",
     "Time",
+    "Waiters",
+    "Workers",
     "__version__",
     "bank_pages",
     "build_exact",
@@ -759,8 +761,11 @@ class Shelf:
         is None if all keys are present and need none (`exclusive`). KeyError if the name is
         unknown.
         """
-    def take_log(self) -> list[tuple[int, int, bytes]]:
-        """Take the records of this batch, and start the next."""
+    def take_log(self) -> tuple[list[tuple[int, int, bytes]], Waiters]:
+        """Take the records of this batch, with the clients that wait for it, and start the next."""
+    @property
+    def pending(self) -> bool:
+        """Whether the next batch has records."""
     def apply(
         self, records: list[tuple[int, int, bytes]], results: list[Any], seconds: float
     ) -> bool | None:
@@ -802,6 +807,11 @@ class Shelf:
         """While true, the native path does nothing: Python sees every command."""
     @bypassed.setter
     def bypassed(self, value: bool, /) -> None: ...
+    def set_due(self, seconds: float | None) -> None:
+        """Let Python handle every command from then on: a filter expires or rotates. None:
+        never."""
+    def set_stale(self, seconds: float | None) -> None:
+        """Do the same when the copy of a node is too old."""
     def hashes(self, name: bytes, keys: Batch) -> bytes:
         """The hash of each key, 8 bytes each, as this filter has them."""
     @property
@@ -896,13 +906,18 @@ class Session:
     """One client of the Redis protocol."""
 
     def __new__(
-        cls, shelf: Shelf, max_arguments: int, max_argument_bytes: int, max_request_bytes: int
+        cls,
+        shelf: Shelf,
+        id: int,
+        max_arguments: int,
+        max_argument_bytes: int,
+        max_request_bytes: int,
     ) -> Self: ...
-    def feed(self, data: bytes) -> list[bytes] | str | bool | None:
-        """Process what the client sent.
+    def feed(self, data: bytes) -> list[list[bytes]] | str | bool | None:
+        """Process what the client sent, without a worker.
 
-        None: everything is processed, or the rest waits for the answers to writes. A list: a
-        command (its words) for Python, which calls `reply` and feeds again. A str: a protocol
+        None: everything is processed, or the rest waits for the answers to writes. A list: commands
+        (their words) for Python, which calls `reply` for each and feeds again. A str: a protocol
         error; nothing that follows can be read. True: more follows after other clients were served.
         False: as True, but a filter is locked for a while.
         """
@@ -910,8 +925,6 @@ class Session:
         """Append a reply, after the answers to writes that wait for the log."""
     def take(self) -> bytes:
         """All replies, to be sent."""
-    def arrived(self) -> None:
-        """Note that a chunk has come, which will be fed later."""
     def answer(self, outcomes: Outcomes, again: list[bytes] = ...) -> list[list[bytes]] | None:
         """Reply to the writes that waited for the log.
 
@@ -924,7 +937,13 @@ class Session:
         """Reply with an error to the writes that waited for the log."""
     @property
     def pending(self) -> int:
-        """Bytes of replies that were not yet taken."""
+        """Bytes of replies that the client has not accepted yet."""
+    @property
+    def id(self) -> int:
+        """The number of the client."""
+    @property
+    def left(self) -> bool:
+        """Whether the client has closed its side of the connection, or the connection is closed."""
     @property
     def writing(self) -> bool:
         """Whether writes wait for the log."""
@@ -932,15 +951,18 @@ class Session:
     def waiting(self) -> int:
         """Bytes that came and are not yet done."""
     @property
-    def held(self) -> bool:
-        """While true, the client's writes wait for the log, and `Sockets` keeps what it sends."""
-    @held.setter
-    def held(self, value: bool, /) -> None: ...
+    def idle(self) -> float:
+        """Seconds since data last arrived."""
     @property
-    def last(self) -> float:
-        """When something came last, by whichever clock Python sets it by."""
-    @last.setter
-    def last(self, value: float, /) -> None: ...
+    def unauthenticated(self) -> bool:
+        """While true, the client may send only short requests: it must log in first."""
+    @unauthenticated.setter
+    def unauthenticated(self, value: bool, /) -> None: ...
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of commands that wait for EXEC. They count as input."""
+    @queued_bytes.setter
+    def queued_bytes(self, value: int, /) -> None: ...
     @property
     def protocol(self) -> int:
         """2 or 3."""
@@ -960,46 +982,83 @@ class Session:
     def watched(self, value: bool, /) -> None: ...
 
 @final
-class Sockets:
-    """Connections in the clear that are read and answered without Python."""
+class InputBudget:
+    """Bytes of input that all connections may have together."""
 
-    def __new__(cls) -> Self: ...
-    def add(self, socket: int, session: Session, connection: Any) -> None:
-        """Take a connection in: its socket, which stays open until it is removed."""
-    def remove(self, socket: int) -> None:
-        """Forget a connection, whose socket may be closed from now on."""
-    def read(
-        self, ready: list[tuple[int, int]], now: float
-    ) -> tuple[
-        list[tuple[Any, list[bytes] | str | bool | None, int, int]],
-        list[tuple[Any, bytes]],
-        list[Any],
-    ]:
-        """Read from these sockets, and do what came; `now` is what their sessions have as `last`.
+    def __new__(cls, limit: int) -> Self: ...
+    def charge(self, before: int, after: int) -> bool:
+        """Charge `after` bytes instead of `before`; False, without an effect, if the limit is
+        exceeded."""
+    @property
+    def limit(self) -> int:
+        """Bytes that all connections may use together."""
+    @limit.setter
+    def limit(self, value: int, /) -> None: ...
+    @property
+    def used(self) -> int:
+        """Bytes that are charged."""
+    @property
+    def refused(self) -> int:
+        """Requests that exceeded the limit."""
 
-        Returns the connections of which Python has to know: what `Session.feed` would return, how
-        many bytes had waited, and how many came. Those that are `held`, with what came. And those
-        at whose end, or with an error, the transport must read. `flush` answers all others.
+@final
+class Waiters:
+    """The clients that wait for a batch."""
+
+    def __len__(self) -> int: ...
+
+@final
+class Workers:
+    """Threads that own the connections of the Redis protocol."""
+
+    def __new__(
+        cls,
+        shelf: Shelf,
+        threads: int,
+        wake: int,
+        budget: InputBudget,
+        limits: tuple[float, float, float, float, int],
+        certificate: tuple[bytes, bytes] | None = None,
+    ) -> Self:
+        """Start this many threads.
+
+        `wake` is a detached socket: a byte is sent when there are events, the first since
+        `take_events`. `limits` are seconds (idle, slow client, request, handshake) and bytes of
+        replies. `certificate` is the chain and the key in PEM.
         """
-    def flush(self) -> list[Any]:
-        """End a tick: send the replies of clients that were read, and hold those whose writes wait
-        for the log. Return the connections with replies that the socket did not take."""
-    def start_batch(self) -> int:
-        """Let the clients that wrote so far wait for the batch; return how many there are."""
-    def answer(
-        self, outcomes: Outcomes
-    ) -> tuple[list[Any], list[tuple[Any, list[list[bytes]]]], list[Any]]:
-        """Answer the clients of the batch that was applied, and send the replies.
-
-        Returns the connections with replies that the socket did not take, or with more input to
-        process; those with commands that must run again; and those for which a thread still applies
-        a record.
-        """
-    def fail(self, error: bytes) -> list[Any]:
-        """Answer the clients of the batch with an error, and send it; return the connections that
-        Python must continue."""
-    def send(self, socket: int) -> bool:
-        """Send a connection's replies; False if some are left, or it is none of these."""
+    def open(self, socket: int, session: Session, close: bool) -> None:
+        """Give a detached socket with its session to a worker. `close`: after the replies that the
+        session has."""
+    def resume(self, session: Session, close: bool) -> None:
+        """Continue a client after the replies to all its commands. `close`: after these."""
+    def flush(self, session: Session) -> None:
+        """Send the replies of a client so far."""
+    def abort(self, session: Session) -> None:
+        """Close a connection at once."""
+    def answer(self, batch: int, outcomes: Outcomes, waiters: Waiters) -> None:
+        """Answer the clients of a batch that was applied. Clients whose record a thread still
+        applies wait for `answer_rest`."""
+    def answer_rest(self, batch: int, outcomes: Outcomes) -> None:
+        """Answer the clients that were left."""
+    def answer_again(self, session: Session, outcomes: Outcomes, replies: list[bytes]) -> None:
+        """Answer a client whose commands in conflict have run again, with these replies."""
+    def fail(self, error: bytes, waiters: Waiters) -> None:
+        """Answer the clients of a batch that was refused."""
+    def take_events(
+        self,
+    ) -> tuple[bool, list[tuple[str, int, list[list[bytes]] | None, Outcomes | None]]]:
+        """Return whether clients have written, and all events: a kind, the client's number, and for
+        "commands" and "conflicts" the commands, for the latter also the outcomes."""
+    def configure(self, limits: tuple[float, float, float, float, int]) -> None:
+        """Change the limits of all connections."""
+    def replace_certificate(self, chain: bytes, key: bytes) -> None:
+        """Use another certificate for new connections."""
+    def drain(self) -> None:
+        """Read nothing more from any connection."""
+    def close_all(self) -> None:
+        """Close all connections after the replies so far."""
+    def stop(self) -> None:
+        """Close all connections at once; return when the threads have ended."""
 
 @final
 class Signatures:

@@ -28,11 +28,12 @@ use crate::filters::time::Time;
 use crate::keys::lines::LineKey;
 use crate::remote::{Commands, Places};
 use crate::server::histogram::Histogram;
+use crate::server::input_budget::InputBudget;
 use crate::server::outcomes::Outcomes;
 use crate::server::pattern::Pattern;
 use crate::server::session::Session;
 use crate::server::shelf::Shelf;
-use crate::server::sockets::Sockets;
+use crate::server::workers::{Waiters, Workers};
 use crate::signatures::Signatures;
 
 #[pymodule(gil_used = false)]
@@ -61,7 +62,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Places>()?;
     module.add_class::<Section>()?;
     module.add_class::<Session>()?;
-    module.add_class::<Sockets>()?;
+    module.add_class::<Waiters>()?;
+    module.add_class::<Workers>()?;
+    module.add_class::<InputBudget>()?;
     module.add_class::<Shelf>()?;
     module.add_class::<Signatures>()?;
     module.add_class::<SparkBits>()?;

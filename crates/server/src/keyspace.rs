@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use bloomery_core::budget;
 
@@ -98,11 +99,17 @@ pub trait Payload: Any + Send + Sync {
     fn bytes(&self) -> &[u8];
 }
 
+/// A client whose writes wait for a batch, and the worker that owns its connection.
+pub struct Waiter {
+    pub worker: usize,
+    pub client: u64,
+}
+
 /// What the next batch will have.
 #[derive(Default)]
 pub struct Pending {
     pub records: Vec<Record>,
-    pub number: u64,
+    pub waiters: Vec<Waiter>,
     /// Some of the records remove keys.
     pub removes: bool,
 }
@@ -189,6 +196,10 @@ pub struct Keyspace {
     pub refusing: AtomicBool,
     /// The control plane handles every command.
     pub bypassed: AtomicBool,
+    /// From then on the control plane handles every command: a filter expires or rotates, or the
+    /// copy of a node is too old.
+    due: Deadline,
+    stale: Deadline,
     /// No other process writes the log, so a key that is present needs no record.
     pub exclusive: AtomicBool,
     /// Bytes that all filters together may use.
@@ -207,6 +218,8 @@ impl Default for Keyspace {
             reached: Mutex::default(),
             refusing: AtomicBool::default(),
             bypassed: AtomicBool::default(),
+            due: Deadline::default(),
+            stale: Deadline::default(),
             exclusive: AtomicBool::default(),
             memory_limit: AtomicU64::new(u64::MAX),
             commands: AtomicU64::default(),
@@ -215,7 +228,49 @@ impl Default for Keyspace {
     }
 }
 
+/// A time that one thread sets and others compare with.
+struct Deadline {
+    base: Instant,
+    /// Microseconds after the base; u64::MAX for never.
+    at: AtomicU64,
+}
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Deadline { base: Instant::now(), at: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Deadline {
+    /// None: never.
+    fn set(&self, after: Option<Duration>) {
+        let at =
+            after.and_then(|after| u64::try_from((self.base.elapsed() + after).as_micros()).ok());
+        self.at.store(at.unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        let at = self.at.load(Relaxed);
+        at != u64::MAX && now.saturating_duration_since(self.base).as_micros() >= u128::from(at)
+    }
+}
+
 impl Keyspace {
+    /// Hands all commands to the control plane after this time. None: never.
+    pub fn set_due(&self, after: Option<Duration>) {
+        self.due.set(after);
+    }
+
+    /// As `set_due`, when the copy of a node is too old.
+    pub fn set_stale(&self, after: Option<Duration>) {
+        self.stale.set(after);
+    }
+
+    /// Returns whether the control plane handles every command now.
+    pub fn is_bypassed(&self, now: Instant) -> bool {
+        self.bypassed.load(Relaxed) || self.due.is_over(now) || self.stale.is_over(now)
+    }
+
     pub fn names(&self) -> RwLockReadGuard<'_, Names> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,9 +287,7 @@ impl Keyspace {
     /// Takes the next batch. Nobody is in the middle of a chunk then.
     pub fn take(&self) -> Pending {
         let _names = self.names_mut();
-        let mut pending = self.pending();
-        let number = pending.number;
-        std::mem::replace(&mut *pending, Pending { number: number + 1, ..Pending::default() })
+        std::mem::take(&mut *self.pending())
     }
 
     /// Filters that have reached their threshold, each once.

@@ -3,8 +3,11 @@
 
 pub mod apply;
 pub mod commands;
+pub mod connection;
+pub mod events;
 pub mod filter;
 pub mod histogram;
+pub mod input_budget;
 pub mod keyspace;
 pub mod log;
 pub mod long_read;
@@ -12,4 +15,7 @@ pub mod output;
 pub mod permits;
 pub mod pipeline;
 pub mod session;
+pub mod tls;
+pub mod worker;
+pub mod workers;
 pub mod writes;

@@ -113,7 +113,6 @@ impl Run {
             let (what, width) = ((entry.id, ADD, &self.name[..]), entry.filter.width());
             pending.append(what, hashes, width, |at| answers[at] == 0)
         };
-        let number = pending.number;
         drop(pending);
         for ((command, _), known) in self.places.drain(..).zip(&*answers) {
             if *known == 1 {
@@ -121,7 +120,7 @@ impl Run {
                 writes.push_known(found, 1, output);
             } else {
                 let slot = Slot::new(found, record, key, 1);
-                writes.push(slot, &input[command], number);
+                writes.push(slot, &input[command]);
                 key += 1;
             }
         }

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use bloomery_core::resp::{Limits, Parser, Step};
 use crate::apply::Outcome;
 use crate::commands::{self, Native};
 use crate::histogram::Histogram;
-use crate::keyspace::{Keyspace, Names};
+use crate::keyspace::{Keyspace, Names, Waiter};
 use crate::long_read::{LongCommand, MANY, Progress};
 use crate::output::Output;
 use crate::permits::Permits;
@@ -25,6 +26,9 @@ const KEEP: usize = 1 << 20;
 const SLICE: Duration = Duration::from_millis(2);
 /// Keys between two looks at the clock.
 const KEYS_PER_LOOK: u32 = 64;
+/// Commands, and bytes of them, that the control plane gets at once.
+const MAX_COMMANDS: usize = 64;
+const MAX_COMMAND_BYTES: usize = 256 << 10;
 
 /// The words of a command.
 #[derive(Default, Clone)]
@@ -68,30 +72,42 @@ pub struct Scratch {
 }
 
 pub struct Session {
+    /// The number of the client.
+    pub id: u64,
     pub keyspace: Arc<Keyspace>,
     pub limits: Limits,
+    /// The worker that owns the connection.
+    pub worker: AtomicUsize,
+    /// The client has closed its side of the connection, or the connection is closed.
+    pub left: AtomicBool,
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
 pub struct Inner {
     parser: Parser,
     /// Received bytes that are not processed yet, from `start` on.
     input: Vec<u8>,
     start: usize,
     pub output: Output,
+    /// Bytes of `output` that the socket has accepted.
+    pub sent: usize,
     /// A command of many arguments that is under way, and its length in `input` from `start` on.
     long: Option<(LongCommand, usize)>,
     /// The control plane handles every command: in a transaction, or before a login.
     pub watched: bool,
+    /// The client must log in first.
+    pub unauthenticated: bool,
+    /// Bytes of commands that wait for EXEC.
+    pub queued_bytes: usize,
     /// What the client may use, unless it may use everything.
     pub permits: Option<Permits>,
     timing: Timing,
     writes: PendingWrites,
-    /// The client's writes wait for the log: what it sends is kept until they are answered.
+    /// The client's writes wait for the log: nothing that it sends is processed until they are
+    /// answered.
     pub held: bool,
-    /// When data last arrived, by the clock of the control plane.
-    pub last: f64,
+    /// When data last arrived.
+    pub last: Instant,
 }
 
 /// How long commands take: from the arrival of their chunk until their replies are sent, which is
@@ -140,8 +156,8 @@ pub struct TakenIn {
 /// What a chunk ended with.
 pub enum Ended {
     Nothing,
-    /// A command for the control plane.
-    Command(Words),
+    /// Commands for the control plane, in order.
+    Commands(Vec<Words>),
     /// A protocol error: nothing that follows can be read.
     Problem(String),
     /// More follows after other clients were served (`at_once`), or when a filter is unlocked.
@@ -161,6 +177,11 @@ impl Inner {
         !self.writes.is_empty()
     }
 
+    /// Returns how many bytes of replies the socket has not accepted.
+    pub fn unsent(&self) -> usize {
+        self.output.bytes.len() - self.sent
+    }
+
     /// Appends a reply, after the answers to writes that wait for the log.
     pub fn reply(&mut self, data: &[u8]) {
         self.timing.answered += 1;
@@ -170,15 +191,11 @@ impl Inner {
     }
 
     /// Clears the replies, which are sent.
-    pub fn sent(&mut self, latency: &Histogram) {
+    pub fn clear_sent(&mut self, latency: &Histogram) {
         self.timing.end(latency, !self.writes.is_empty());
         self.output.bytes.clear();
         self.output.bytes.shrink_to(KEEP);
-    }
-
-    /// Notes that a chunk has arrived, which will be processed later.
-    pub fn arrived(&mut self) {
-        self.timing.arrived.get_or_insert_with(Instant::now);
+        self.sent = 0;
     }
 
     /// Replies to the writes that waited for a batch. Commands in conflict are answered by `again`.
@@ -193,6 +210,7 @@ impl Inner {
         let answered = self.writes.answer(&mut self.output, outcomes, again, limits)?;
         if matches!(answered, Answered::Done) {
             self.timing.answered += open;
+            self.held = false;
         }
         Some(answered)
     }
@@ -201,31 +219,55 @@ impl Inner {
     pub fn fail(&mut self, error: &[u8]) {
         self.timing.answered += self.writes.len() as u64;
         self.writes.fail(&mut self.output, error);
+        self.held = false;
     }
 }
 
 impl Session {
-    pub fn new(keyspace: Arc<Keyspace>, limits: Limits) -> Session {
-        Session { keyspace, limits, inner: Mutex::default() }
+    pub fn new(id: u64, keyspace: Arc<Keyspace>, limits: Limits) -> Session {
+        let inner = Inner {
+            parser: Parser::default(),
+            input: Vec::new(),
+            start: 0,
+            output: Output::default(),
+            sent: 0,
+            long: None,
+            watched: false,
+            unauthenticated: false,
+            queued_bytes: 0,
+            permits: None,
+            timing: Timing::default(),
+            writes: PendingWrites::default(),
+            held: false,
+            last: Instant::now(),
+        };
+        let (worker, left) = (AtomicUsize::default(), AtomicBool::default());
+        Session { id, keyspace, limits, worker, left, inner: Mutex::new(inner) }
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Processes input. If it has writes, the next batch answers them.
+    /// Processes input. If it has writes, the next batch answers them, and the client is held.
     pub fn take_in(&self, inner: &mut Inner, fresh: &[u8], scratch: &mut Scratch) -> TakenIn {
         let before = inner.waiting();
-        let names = self.keyspace.names();
         let now = Instant::now();
-        if inner.writes.waits(self.keyspace.pending().number) {
+        if inner.held {
             if !fresh.is_empty() {
                 inner.timing.arrived.get_or_insert(now);
             }
             inner.input.extend_from_slice(fresh);
             return TakenIn { ended: Ended::Nothing, before, after: inner.waiting() };
         }
+        // Whoever takes the batch needs these for writing, so it has all of this chunk.
+        let names = self.keyspace.names();
         let ended = self.process(&names, inner, fresh, scratch, now);
+        if inner.is_writing() {
+            inner.held = true;
+            let waiter = Waiter { worker: self.worker.load(Relaxed), client: self.id };
+            self.keyspace.pending().waiters.push(waiter);
+        }
         TakenIn { ended, before, after: inner.waiting() }
     }
 
@@ -247,7 +289,7 @@ impl Session {
         let (open, mut at) = (writes.len(), if buffered { *start } else { 0 });
         timing.begin(now, open > 0);
         let mut round = Round {
-            watched: *watched || self.keyspace.bypassed.load(Relaxed),
+            watched: *watched || self.keyspace.is_bypassed(now),
             keyspace: &self.keyspace,
             names,
             scratch,
@@ -261,6 +303,8 @@ impl Session {
             until: now + SLICE,
             left: KEYS_PER_LOOK,
             done: 0,
+            handed: Vec::new(),
+            handed_bytes: 0,
         };
         let ended = round.process(&mut at);
         let done = round.done;
@@ -269,7 +313,7 @@ impl Session {
         }
         timing.answered += done.saturating_sub(writes.len().saturating_sub(open) as u64);
         timing.unfinished =
-            writes.stopped || matches!(ended, Ended::Command(_) | Ended::Later { .. });
+            writes.stopped || matches!(ended, Ended::Commands(_) | Ended::Later { .. });
         if buffered {
             *start = at;
         } else {
@@ -308,6 +352,9 @@ struct Round<'a> {
     left: u32,
     /// Commands that are answered, or in the next batch.
     done: u64,
+    /// Commands for the control plane, and their bytes. No other command runs before them.
+    handed: Vec<Words>,
+    handed_bytes: usize,
 }
 
 /// What follows a command.
@@ -351,16 +398,20 @@ impl Round<'_> {
                 },
                 Err(message) => {
                     self.end_run();
-                    if self.writes.is_empty() {
+                    if self.writes.is_empty() && self.handed.is_empty() {
                         break Ended::Problem(message);
                     }
-                    self.writes.stopped = true; // the error follows their answers
+                    self.writes.stopped |= !self.writes.is_empty(); // the error follows answers
                     break Ended::Nothing;
                 }
             }
         };
         self.end_run();
-        ended
+        if self.handed.is_empty() {
+            ended
+        } else {
+            Ended::Commands(std::mem::take(&mut self.handed))
+        }
     }
 
     /// Continues the long command; None if it is done and others follow.
@@ -378,7 +429,10 @@ impl Round<'_> {
         *at += *bytes;
         *self.long = None;
         match progress {
-            Progress::Words(words) => Some(Ended::Command(words)),
+            Progress::Words(words) => {
+                self.handed.push(words);
+                Some(Ended::Nothing)
+            }
             _ => None,
         }
     }
@@ -398,6 +452,9 @@ impl Round<'_> {
             self.end_run();
             return self.other(at, hidden);
         };
+        if !self.handed.is_empty() {
+            return Flow::Keep(Ended::Nothing);
+        }
         self.left = self.left.saturating_sub((self.parser.len() - found.first) as u32);
         if self.scratch.run.joins(found, self.parser, self.view, at.clone()) {
             self.done += 1;
@@ -434,7 +491,7 @@ impl Round<'_> {
         if !self.writes.is_empty() {
             return self.wait();
         }
-        if !hidden && self.parser.len() == 1 {
+        if !hidden && self.parser.len() == 1 && self.handed.is_empty() {
             let name = self.parser.argument(command, 0);
             if name.eq_ignore_ascii_case(b"PING") {
                 self.output.bytes.extend_from_slice(b"+PONG\r\n");
@@ -455,6 +512,9 @@ impl Round<'_> {
         if !self.writes.is_empty() {
             return self.wait();
         }
+        if !self.handed.is_empty() {
+            return Flow::Keep(Ended::Nothing);
+        }
         let place = (self.keyspace, self.names);
         let read = found
             .and_then(|found| LongCommand::read(place, found, self.parser, command, self.output));
@@ -470,7 +530,13 @@ impl Round<'_> {
         }
         let mut words = Words::default();
         (0..self.parser.len()).for_each(|i| words.push(self.parser.argument(command, i)));
-        Flow::Stop(Ended::Command(words))
+        self.handed.push(words);
+        self.handed_bytes += command.len();
+        if self.handed.len() < MAX_COMMANDS && self.handed_bytes < MAX_COMMAND_BYTES {
+            Flow::Next
+        } else {
+            Flow::Stop(Ended::Nothing)
+        }
     }
 
     /// Waits for the answers to the writes before a command.

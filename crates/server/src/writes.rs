@@ -33,8 +33,6 @@ impl Slot {
 #[derive(Default)]
 pub struct PendingWrites {
     slots: Vec<Slot>,
-    /// The batch that has them: they are answered before the client writes in another.
-    batch: u64,
     /// A command waits for the answers.
     pub stopped: bool,
     /// Replies that follow the slots.
@@ -94,9 +92,8 @@ pub fn append(
     let mut pending = keyspace.pending();
     let (what, width) = ((entry.id, op, name), entry.filter.width());
     let (record, first) = pending.append(what, &buffers.hashes, width, |_| true);
-    let number = pending.number;
     drop(pending);
-    writes.push(Slot::new(command, record, first, keys), input, number);
+    writes.push(Slot::new(command, record, first, keys), input);
     true
 }
 
@@ -111,8 +108,7 @@ impl PendingWrites {
         self.slots.is_empty()
     }
 
-    pub fn push(&mut self, slot: Slot, command: &[u8], batch: u64) {
-        self.batch = batch;
+    pub fn push(&mut self, slot: Slot, command: &[u8]) {
         let start = self.commands.len();
         self.commands.extend_from_slice(command);
         self.slots.push(Slot { text: start..self.commands.len(), ..slot });
@@ -126,12 +122,6 @@ impl PendingWrites {
         } else {
             self.slots.push(Slot { command, record: None, first: 0, keys, text: 0..0 });
         }
-    }
-
-    /// Returns whether the client's next command must wait for the answers.
-    #[inline(always)]
-    pub fn waits(&self, batch: u64) -> bool {
-        !self.is_empty() && (self.stopped || self.batch != batch)
     }
 
     /// Keeps a reply until the replies before it exist; false if none are missing.

@@ -113,6 +113,7 @@ class Engine:
         self._touched: set[int] = set()  # filters that were changed or dropped
         self._open = False  # a tick is under way
         state.on_drop = self._dropped
+        state.on_schedule = self._publish_due
         state.attach(self.shelf)
 
     # Set by the sequencer.
@@ -333,6 +334,7 @@ class Engine:
         """Submit the expiry of what is due. Commands on it wait until that is applied. Nodes have
         it in the log."""
         if self.frozen or self.problem is not None or not self.batches.exclusive:
+            self.shelf.set_due(None)
             return
         due = self.state.due(self.now, _DUE_PER_TICK)
         if len(due) == _DUE_PER_TICK:
@@ -341,6 +343,14 @@ class Engine:
             self.locks.lock([entry.name])
             future = self.sequencer.submit(op, entry.id, operations.named(entry.name))
             future.add_done_callback(partial(self._passed, entry, entry.name))
+        self._publish_due()
+
+    def _publish_due(self) -> None:
+        """Report to native code when the next filter expires or rotates: commands from then on
+        start a tick first. Nodes have it in the log."""
+        if self.batches.exclusive and not self.frozen and self.problem is None:
+            due = self.state.next_due
+            self.shelf.set_due(None if due is None else due - self.now)
 
     def _passed(self, entry: Entry, name: bytes, done: asyncio.Future[Any]) -> None:
         if not done.cancelled():

@@ -1,9 +1,10 @@
-"""The sequencer: the only way into the log. What clients write in one tick of the event loop
-becomes one batch. It is appended to the log, applied in the order of the log, and then answered.
+"""The sequencer: the only way into the log. What clients have written by the end of a tick of the
+event loop becomes one batch. It is appended to the log, applied in the order of the log, and then
+answered.
 
-    connections ──join──> tick ──end──> only read: replies go out
-                                └─────> wrote: batch ──append──> log ──apply──> replies go out
-                                                                  └──> error: nothing was applied
+    workers ──write──> ┌───────┐
+                       │ batch │ ──append──> log ──apply──> results ──> workers, coroutines
+    commands ─submit─> └───────┘                └──> error: nothing was applied
 
 One batch is on its way at a time. What is written in the meantime, in any number of ticks, becomes
 the next batch.
@@ -16,48 +17,23 @@ import itertools
 import time
 from typing import Any, NamedTuple, Protocol
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery._native import Histogram
 from bloomery.service.domain.operations import Conflict, Op, quoted
 from bloomery.service.engine import REFUSED, BatchLog, Engine, Outcome
-from bloomery.service.observe import logs
 
 _CROWD = 8  # clients of one batch; fewer never wait for others
 _CLOSING = 2.0  # seconds for batches on their way when the server stops
 
 
-class Waiter(Protocol):
-    """Connections whose replies to writes wait for the log."""
+class Clients(Protocol):
+    """The clients of the Redis protocol, whose writes native code collects."""
 
-    def answer(self, results: list[Any]) -> None:
-        """Reply with the results of the batch, and continue."""
+    def answer(self, batch: int, results: list[Any], waiters: _native.Waiters) -> None:
+        """Reply with the results of a batch."""
 
-    def fail(self, problem: errors.BloomeryError) -> None:
-        """Reply with an error to the writes, and continue."""
-
-
-class Writer(Waiter, Protocol):
-    """A connection."""
-
-    @property
-    def writing(self) -> bool:
-        """Whether writes wait for the log."""
-
-    def hold(self) -> None:
-        """Process nothing more until the writes are answered."""
-
-    def send(self) -> None:
-        """Send the replies."""
-
-
-class WriterGroup(Waiter, Protocol):
-    """Connections that native code reads and answers together."""
-
-    def flush(self) -> None:
-        """Send the replies of connections without writes, and hold the others."""
-
-    def start_batch(self) -> int:
-        """Let the connections that wrote wait for this batch; return how many there are."""
+    def fail(self, problem: errors.BloomeryError, waiters: _native.Waiters) -> None:
+        """Reply with an error to the writes."""
 
 
 class _Expected(NamedTuple):
@@ -91,7 +67,7 @@ class _Expected(NamedTuple):
 class _Batch(NamedTuple):
     """A batch on its way."""
 
-    writers: dict[Writer, None]
+    waiters: _native.Waiters
     expected: list[_Expected]
     barriers: list[asyncio.Future[None]]
     since: float
@@ -115,13 +91,11 @@ class Sequencer:
         self.delayed = 0  # how often that happened
         self._log, self._pace = log, pace
         self._loop = asyncio.get_running_loop()
-        self._groups: list[WriterGroup] = []
-        self._members: list[Writer] = []  # of this tick
+        self._clients: Clients | None = None
         self._open = False  # a tick is under way
         self._numbers = itertools.count(1)
         self._batch: tuple[int, _Batch] | None = None
         # Of the next batch.
-        self._writers: dict[Writer, None] = {}
         self._expected: list[_Expected] = []
         self._barriers: list[asyncio.Future[None]] = []
         self._next_at = 0.0
@@ -129,9 +103,9 @@ class Sequencer:
         engine.connect(self, log)
         engine.on_tick.subscribe(self._begin)
 
-    def add_group(self, group: WriterGroup) -> None:
-        """Serve connections that native code reads."""
-        self._groups.append(group)
+    def serve(self, clients: Clients) -> None:
+        """Answer these clients."""
+        self._clients = clients
 
     # Ticks.
 
@@ -140,27 +114,17 @@ class Sequencer:
             self._open = True
             self._loop.call_soon(self._end)
 
-    def join(self, writer: Writer | None = None) -> None:
+    def join(self) -> None:
         """Take part in this tick; start one if there is none."""
         if not self._open:
             self._begin()
             self.engine.begin()
-        if writer is not None:
-            self._members.append(writer)
 
     def _end(self) -> None:
-        """End the tick: send replies to reads, and start the next batch."""
-        members, self._members, self._open = self._members, [], False
+        """End the tick, and start the next batch."""
+        self._open = False
         self.engine.end()
         self.engine.on_applied()
-        for group in self._groups:
-            group.flush()
-        for writer in dict.fromkeys(members):
-            if not writer.writing:
-                writer.send()
-            elif self._batch is None or writer not in self._batch[1].writers:
-                writer.hold()
-                self._writers[writer] = None
         self._start_next()
 
     # Records.
@@ -201,24 +165,20 @@ class Sequencer:
         if self._batch is not None or self._open:
             return
         now = time.monotonic()
-        if now < self._next_at and (self._writers or self._expected or self._barriers):
+        if now < self._next_at:
             if self._timer is None:
                 self._timer = self._loop.call_later(self._next_at - now, self._pass)
             return
-        records = self.engine.shelf.take_log()
-        waiting = sum(group.start_batch() for group in self._groups)
-        writers, self._writers = self._writers, {}
+        records, waiters = self.engine.shelf.take_log()
         expected, self._expected = self._expected, []
         barriers, self._barriers = self._barriers, []
-        batch = _Batch(writers, expected, barriers, now)
+        batch = _Batch(waiters, expected, barriers, now)
         if not records:
             batch.pass_barriers()
-            for writer in writers:
-                writer.answer([])
             return
         number = next(self._numbers)
         self._batch = number, batch
-        if self._pace and len(writers) + len(expected) + waiting >= _CROWD:
+        if self._pace and len(expected) + len(waiters) >= _CROWD:
             self._next_at = now + self._pace
         self._log.append(number, records)
 
@@ -236,12 +196,8 @@ class Sequencer:
         for expected in batch.expected:
             expected.take(results)
         batch.pass_barriers()
-        for target in self._waiters(batch):
-            try:
-                target.answer(results)
-            except Exception as problem:  # noqa: BLE001  # the others wait too
-                logs.tell("a client was not answered", level="error", problem=problem)
-                target.fail(errors.ServerUnavailable("internal error; the write was applied"))
+        if self._clients is not None and len(batch.waiters):
+            self._clients.answer(number, results, batch.waiters)
         self._start_next()
 
     def refused(self, number: int, problem: errors.BloomeryError) -> None:
@@ -253,12 +209,9 @@ class Sequencer:
             if not expected.result.done():
                 expected.result.set_exception(problem)
         batch.pass_barriers()
-        for target in self._waiters(batch):
-            target.fail(problem)
+        if self._clients is not None and len(batch.waiters):
+            self._clients.fail(problem, batch.waiters)
         self._start_next()
-
-    def _waiters(self, batch: _Batch) -> list[Waiter]:
-        return [*self._groups, *batch.writers]
 
     def _take(self, number: int) -> _Batch | None:
         if self._batch is None or self._batch[0] != number:
@@ -269,7 +222,7 @@ class Sequencer:
     @property
     def idle(self) -> bool:
         """Whether everything that was submitted is answered."""
-        waiting = self._batch is not None or self._writers or self._expected
+        waiting = self._batch is not None or self._expected or self.engine.shelf.pending
         return not (self._open or waiting)
 
     async def close(self) -> None:

@@ -36,7 +36,7 @@ from bloomery.service.durability.preload import Preload
 from bloomery.service.durability.recovery import Recovery, recover
 from bloomery.service.http.server import HttpServer
 from bloomery.service.network import binding
-from bloomery.service.network.listening import Listener
+from bloomery.service.network.listening import Acceptor
 from bloomery.service.network.systemd import notify, watched
 from bloomery.service.network.tls import Tls
 from bloomery.service.observe import logs
@@ -295,8 +295,8 @@ class Server:
         log = self.parts.file_log
         return None if log is None else asyncio.ensure_future(log.flush_each_second())
 
-    async def _listen(self, bound: list[str]) -> Listener:
-        resp = await self.resp.open(bound, self.settings.resp_port, self.tls)
+    async def _listen(self, bound: list[str]) -> Acceptor:
+        resp = await self.resp.open(bound, self.settings.resp_port, self.certificate)
         self.parts.resp_address = resp.address
         self.say(f"RESP answers at {resp.address}; HTTP is being loaded", level="debug")
         return resp

@@ -2,6 +2,7 @@
 
 pub mod any_filter;
 pub mod histogram;
+pub mod input_budget;
 pub mod log;
 pub mod outcomes;
 pub mod pattern;
@@ -9,4 +10,4 @@ pub mod records;
 pub mod replay;
 pub mod session;
 pub mod shelf;
-pub mod sockets;
+pub mod workers;

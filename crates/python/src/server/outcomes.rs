@@ -1,12 +1,14 @@
 //! The outcomes of the records of a batch, from Python and back.
 
+use std::sync::Arc;
+
 use bloomery_server::apply::{Applied, Outcome};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 /// The outcomes of a batch, with which sessions answer their writes.
 #[pyclass(frozen, module = "bloomery._native")]
-pub struct Outcomes(pub Vec<Outcome>);
+pub struct Outcomes(pub Arc<Vec<Outcome>>);
 
 #[pymethods]
 impl Outcomes {
@@ -14,7 +16,8 @@ impl Outcomes {
     /// another command changed the name first. Anything else: a thread still applies the record.
     #[new]
     fn new(results: &Bound<'_, PyList>) -> PyResult<Self> {
-        results.iter().map(|result| outcome(&result)).collect::<PyResult<_>>().map(Outcomes)
+        let outcomes = results.iter().map(|result| outcome(&result)).collect::<PyResult<_>>()?;
+        Ok(Outcomes(Arc::new(outcomes)))
     }
 }
 

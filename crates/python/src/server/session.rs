@@ -1,8 +1,8 @@
 //! A session (`bloomery_server::session`) as Python calls it.
 
 use std::cell::Cell;
-use std::io::Write;
-use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
 
 use bloomery_core::resp::Limits;
 use bloomery_server::permits::Permits;
@@ -21,18 +21,24 @@ thread_local! {
 }
 
 #[pyclass(frozen, module = "bloomery._native")]
-pub struct Session(pub session::Session);
+pub struct Session(pub Arc<session::Session>);
 
 /// The words of a command.
 pub fn words<'py>(py: Python<'py>, words: &Words) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, (0..words.len()).map(|index| PyBytes::new(py, words.get(index))))
 }
 
+/// The words of each command.
+pub fn all_words<'py>(py: Python<'py>, commands: &[Words]) -> PyResult<Bound<'py, PyList>> {
+    let each = commands.iter().map(|command| words(py, command)).collect::<PyResult<Vec<_>>>()?;
+    PyList::new(py, each)
+}
+
 /// What a chunk ended with, as `Session.feed` returns it.
 pub fn ended(py: Python<'_>, ended: Ended) -> PyResult<Option<Bound<'_, PyAny>>> {
     Ok(match ended {
         Ended::Nothing => None,
-        Ended::Command(command) => Some(words(py, &command)?.into_any()),
+        Ended::Commands(commands) => Some(all_words(py, &commands)?.into_any()),
         Ended::Problem(message) => Some(PyString::new(py, &message).into_any()),
         Ended::Later { at_once } => Some(PyBool::new(py, at_once).to_owned().into_any()),
     })
@@ -56,20 +62,6 @@ impl Session {
     pub fn answer_writes(&self, outcomes: &Outcomes, again: &[Vec<u8>]) -> Option<Answered> {
         self.inner().answer(&outcomes.0, again, &self.0.limits)
     }
-
-    /// Sends the replies to a socket that does not block; false if it did not accept all of them.
-    pub fn send(&self, socket: &mut impl Write) -> bool {
-        let inner = &mut *self.inner();
-        let replies = &mut inner.output.bytes;
-        // Whoever writes to the socket next meets the same error.
-        let sent = if replies.is_empty() { 0 } else { socket.write(replies).unwrap_or(0) };
-        if sent < replies.len() {
-            replies.drain(..sent);
-            return false;
-        }
-        inner.sent(&self.0.keyspace.latency);
-        true
-    }
 }
 
 #[pymethods]
@@ -77,6 +69,7 @@ impl Session {
     #[new]
     fn new(
         shelf: &Bound<'_, Shelf>,
+        id: u64,
         max_arguments: usize,
         max_argument_bytes: usize,
         max_request_bytes: usize,
@@ -86,12 +79,12 @@ impl Session {
             argument_bytes: max_argument_bytes,
             request_bytes: max_request_bytes,
         };
-        Session(session::Session::new(shelf.get().keyspace.clone(), limits))
+        Session(Arc::new(session::Session::new(id, shelf.get().keyspace.clone(), limits)))
     }
 
-    /// Processes what the client sent. None: everything is processed, or the rest waits for the
-    /// answers to writes. A list: a command (its words) for Python, which calls `reply` and feeds
-    /// again. A str: a protocol error; nothing that follows can be read. True: more follows after
+    /// Processes what the client sent, without a worker. None: everything is processed, or the rest
+    /// waits for the answers to writes. A list: commands (their words) for Python, which calls
+    /// `reply` for each and feeds again. A str: a protocol error; nothing that follows can be read. True: more follows after
     /// other clients were served. False: as True, but a filter is locked for a while.
     fn feed<'py>(
         &self,
@@ -133,13 +126,8 @@ impl Session {
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut inner = self.inner();
         let bytes = PyBytes::new(py, &inner.output.bytes);
-        inner.sent(&self.0.keyspace.latency);
+        inner.clear_sent(&self.0.keyspace.latency);
         bytes
-    }
-
-    /// Notes that a chunk has arrived, which will be fed later.
-    fn arrived(&self) {
-        self.inner().arrived();
     }
 
     /// Replies with an error to the writes that waited for the log.
@@ -147,10 +135,22 @@ impl Session {
         self.inner().fail(error);
     }
 
-    /// Bytes of replies that were not yet taken.
+    /// Bytes of replies that the client has not accepted yet.
     #[getter]
     fn pending(&self) -> usize {
-        self.inner().output.bytes.len()
+        self.inner().unsent()
+    }
+
+    /// The number of the client.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Whether the client has closed its side of the connection, or the connection is closed.
+    #[getter]
+    fn left(&self) -> bool {
+        self.0.left.load(Relaxed)
     }
 
     /// Whether writes wait for the log.
@@ -165,26 +165,32 @@ impl Session {
         self.inner().waiting()
     }
 
-    /// While true, the client's writes wait for the log, and `Sockets` keeps what it sends.
+    /// Seconds since data last arrived.
     #[getter]
-    fn held(&self) -> bool {
-        self.inner().held
+    fn idle(&self) -> f64 {
+        self.inner().last.elapsed().as_secs_f64()
+    }
+
+    /// While true, the client may send only short requests: it must log in first.
+    #[getter]
+    fn unauthenticated(&self) -> bool {
+        self.inner().unauthenticated
     }
 
     #[setter]
-    fn set_held(&self, held: bool) {
-        self.inner().held = held;
+    fn set_unauthenticated(&self, unauthenticated: bool) {
+        self.inner().unauthenticated = unauthenticated;
     }
 
-    /// When data last arrived, by Python's clock.
+    /// Bytes of commands that wait for EXEC. They count as input.
     #[getter]
-    fn last(&self) -> f64 {
-        self.inner().last
+    fn queued_bytes(&self) -> usize {
+        self.inner().queued_bytes
     }
 
     #[setter]
-    fn set_last(&self, last: f64) {
-        self.inner().last = last;
+    fn set_queued_bytes(&self, nbytes: usize) {
+        self.inner().queued_bytes = nbytes;
     }
 
     /// 2 or 3.

@@ -19,6 +19,7 @@ use crate::filters::sections::{detached, section};
 use crate::server::any_filter::{AnyFilter, MOST_LAYERS, raise};
 use crate::server::histogram::Histogram;
 use crate::server::outcomes::{Answers, answers};
+use crate::server::workers::Waiters;
 
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct Shelf {
@@ -29,6 +30,9 @@ pub struct Shelf {
 
 /// What `Shelf.sample` returns.
 type Sample = (u64, u64, u64, u64, f64, f64, f64, usize, Option<u64>);
+
+/// A record as Python has it.
+type PyRecord<'py> = (u64, u8, Bound<'py, PyBytes>);
 
 /// Pages of a filter that a sample looks at: 64 KiB, some 10 microseconds.
 const PAGES: usize = 16;
@@ -104,6 +108,10 @@ fn hashes_of(py: Python<'_>, entry: &Entry, data: &[u8]) -> PyResult<Vec<u64>> {
 fn named<'a>(py: Python<'_>, data: &'a [u8]) -> PyResult<(&'a [u8], &'a [u8])> {
     let truncated = || error(py, "CorruptData", "a record is truncated in its name".into());
     split_name(data).ok_or_else(truncated)
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::from_secs(1 << 32))
 }
 
 /// Refuses operations that have no hashes.
@@ -328,8 +336,8 @@ impl Shelf {
         Ok(unchanged.then(|| PyBytes::new(py, &vec![0; count])))
     }
 
-    /// Takes the records of this batch, and starts the next.
-    fn take_log<'py>(&self, py: Python<'py>) -> Vec<(u64, u8, Bound<'py, PyBytes>)> {
+    /// Takes the records of this batch, with the clients that wait for it, and starts the next.
+    fn take_log<'py>(&self, py: Python<'py>) -> (Vec<PyRecord<'py>>, Waiters) {
         let given = |data| match data {
             Data::Keys(data, _) => PyBytes::new(py, &data),
             Data::Given(payload) => {
@@ -341,7 +349,9 @@ impl Shelf {
             }
         };
         let batch = self.keyspace.take();
-        batch.records.into_iter().map(|record| (record.id, record.op, given(record.data))).collect()
+        let records = batch.records.into_iter();
+        let records = records.map(|record| (record.id, record.op, given(record.data))).collect();
+        (records, Waiters(batch.waiters))
     }
 
     /// Returns whether adding this many keys makes a large filter grow, which takes long.
@@ -406,6 +416,23 @@ impl Shelf {
     #[getter]
     fn bypassed(&self) -> bool {
         self.keyspace.bypassed.load(Relaxed)
+    }
+
+    /// Python handles every command from then on, in seconds: a filter expires or rotates. None:
+    /// never.
+    fn set_due(&self, seconds: Option<f64>) {
+        self.keyspace.set_due(seconds.map(duration));
+    }
+
+    /// As `set_due`, when the copy of a node is too old.
+    fn set_stale(&self, seconds: Option<f64>) {
+        self.keyspace.set_stale(seconds.map(duration));
+    }
+
+    /// Whether the next batch has records.
+    #[getter]
+    fn pending(&self) -> bool {
+        !self.keyspace.pending().records.is_empty()
     }
 
     /// While true, no other process writes the log: adding a key that is present needs no record.

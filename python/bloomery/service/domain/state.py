@@ -82,6 +82,7 @@ class State:
         self.numbers_are_drawn = False  # nodes draw numbers, and do not count them
         self._time = _native.Time()  # rotating filters use it
         self.on_drop: Callable[[Entry], object] = lambda entry: None
+        self.on_schedule: Callable[[], object] = lambda: None  # the next due time may have changed
         self._due: list[tuple[float, int]] = []  # a heap: when to look at which filter
 
     @property
@@ -224,6 +225,12 @@ class State:
             heapq.heappush(self._due, (entry.expires_at, entry.id))
         if entry.filter is not None and (due := _due(entry)) < self.now + _CENTURY:
             heapq.heappush(self._due, (due, entry.id))
+        self.on_schedule()
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look at a filter next; None if none expires or rotates."""
+        return self._due[0][0] if self._due else None
 
     def set_clock(self, entry: Entry) -> None:
         """Make a rotating filter use the time of the records."""

@@ -7,7 +7,7 @@ would exceed the budget is refused, and what it had is given back.
 
 from __future__ import annotations
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.service.config.settings import Settings
 
 RESERVED = 64 << 10  # bytes of each connection that do not count
@@ -21,22 +21,22 @@ def patience(seconds: float, nbytes: int) -> float:
 
 
 class InputBudget:
-    """The bytes of input that all connections may have together (`max-input-bytes`)."""
+    """The bytes of input that all connections may have together (`max-input-bytes`). Workers charge
+    theirs in native code."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.taken = 0  # bytes
-        self.refused = 0  # requests for which there was no room
+        self.native = _native.InputBudget(settings.max_input_bytes)
 
-    def move(self, before: int, after: int) -> bool:
-        """Take `after` bytes in place of `before`; False, and nothing is changed, if there is no
-        room."""
-        taken = self.taken + after - before
-        if after > before and taken > self._settings.max_input_bytes:
-            self.refused += 1
-            return False
-        self.taken = taken
-        return True
+    def charge(self, before: int, after: int) -> bool:
+        """Charge `after` bytes instead of `before`; False, without an effect, if the limit is
+        exceeded."""
+        self.follow_settings()
+        return self.native.charge(before, after)
+
+    def follow_settings(self) -> None:
+        """Use the limit that is set now."""
+        self.native.limit = self._settings.max_input_bytes
 
 
 class Charge:
@@ -49,7 +49,7 @@ class Charge:
     def weigh(self, nbytes: int) -> None:
         """Take so many bytes in all; ServerUnavailable if there is no room."""
         after = max(nbytes - RESERVED, 0)
-        if not self._budget.move(self._taken, after):
+        if not self._budget.charge(self._taken, after):
             raise errors.ServerUnavailable(
                 "too many large requests at once (max-input-bytes): try again soon"
             )
@@ -59,5 +59,5 @@ class Charge:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._budget.move(self._taken, 0)
+        self._budget.charge(self._taken, 0)
         self._taken = 0

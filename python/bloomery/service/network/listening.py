@@ -21,6 +21,7 @@ from bloomery.service.config.settings import Settings
 
 _BACKLOG = 4096
 _MOST_HANDSHAKES = 1000
+_ACCEPTED_AT_ONCE = 64  # connections, before the event loop does other work
 _PAUSE_SECONDS = 0.1  # where the system has no more files
 _OTHER_FILES = 64  # that are no connections: the log, the registry, snapshots
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -42,9 +43,7 @@ async def listen(
     one is taken, the same for all."""
     listener = Listener(factory, context, handshake_seconds)
     try:
-        for address in addresses:
-            listener.sockets.append(_bound(address, port))
-            port = listener.port
+        listener.bind(addresses, port)
         await listener.start()
     except BaseException:
         listener.close()
@@ -52,19 +51,17 @@ async def listen(
     return listener
 
 
-class Listener:
-    """The sockets that take connections, opened by `listen`."""
+class Bound:
+    """Sockets that listen at one port."""
 
-    def __init__(
-        self, factory: Factory, context: ssl.SSLContext | None, handshake_seconds: float
-    ) -> None:
+    def __init__(self) -> None:
         self.sockets: list[socket.socket] = []
-        self._factory = factory
-        self._context = context
-        self._handshake_seconds = handshake_seconds
-        self._servers: list[asyncio.Server] = []
-        self._accepting: list[asyncio.Future[None]] = []
-        self._greeting: dict[asyncio.Future[None], None] = {}  # oldest first
+
+    def bind(self, addresses: list[str], port: int) -> None:
+        """Listen at these addresses. With port 0 a free one is taken, the same for all."""
+        for address in addresses:
+            self.sockets.append(_bound(address, port))
+            port = self.port
 
     @property
     def port(self) -> int:
@@ -77,6 +74,78 @@ class Listener:
         """The first address and the port, as people write them."""
         host: str = self.sockets[0].getsockname()[0]
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+class Acceptor(Bound):
+    """Accepts connections as plain sockets, for the workers of RESP."""
+
+    def __init__(
+        self, accepted: Callable[[socket.socket], None], make_room: Callable[[], None]
+    ) -> None:
+        """`make_room` closes a connection if the process can open no more files."""
+        super().__init__()
+        self._accepted, self._make_room = accepted, make_room
+        self._loop = asyncio.get_running_loop()
+        self._paused: list[asyncio.TimerHandle] = []
+
+    def open(self, addresses: list[str], port: int) -> None:
+        """Accept connections from now on."""
+        try:
+            self.bind(addresses, port)
+        except BaseException:
+            self.close()
+            raise
+        for listening in self.sockets:
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connection, _address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as problem:
+                if problem.errno in _NO_ROOM:
+                    self._make_room()
+                    self._pause(listening)
+                return
+            try:
+                self._accepted(connection)
+            except Exception as problem:  # noqa: BLE001  # others connect, too
+                connection.close()
+                context = {"message": "a connection was not accepted", "exception": problem}
+                self._loop.call_exception_handler(context)
+
+    def _pause(self, listening: socket.socket) -> None:
+        self._loop.remove_reader(listening.fileno())
+        self._paused = [timer for timer in self._paused if timer.when() > self._loop.time()]
+        self._paused.append(self._loop.call_later(_PAUSE_SECONDS, self._resume, listening))
+
+    def _resume(self, listening: socket.socket) -> None:
+        self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def close(self) -> None:
+        """Accept no more connections; those that exist stay."""
+        for timer in self._paused:
+            timer.cancel()
+        for listening in self.sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+
+
+class Listener(Bound):
+    """The sockets that take connections for asyncio, opened by `listen`."""
+
+    def __init__(
+        self, factory: Factory, context: ssl.SSLContext | None, handshake_seconds: float
+    ) -> None:
+        super().__init__()
+        self._factory = factory
+        self._context = context
+        self._handshake_seconds = handshake_seconds
+        self._servers: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Future[None]] = []
+        self._greeting: dict[asyncio.Future[None], None] = {}  # oldest first
 
     async def start(self) -> None:
         """Take connections from now on."""

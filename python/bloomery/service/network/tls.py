@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bloomery import errors
+from bloomery.service.events import Event
 
 _LOOK_SECONDS = 5.0  # between looks at the files
 WARN_SECONDS = 14 * 86_400.0  # before it runs out
@@ -29,6 +30,7 @@ class Certificate(NamedTuple):
     """A certificate that fits its key."""
 
     context: ssl.SSLContext
+    pem: tuple[bytes, bytes]  # the chain and the key
     begins: float
     expires: float  # the soonest of its chain
     names: tuple[str, ...]  # of hosts that it is for, as *.example.org too
@@ -69,7 +71,9 @@ def load(cert: str, key: str) -> Certificate:
             f"tls-cert is {cert}, in which a date is damaged: take it anew from who issued it"
         ) from None
     names = tuple(name for kind, name in leaf.get("subjectAltName", ()) if kind == "DNS")
-    return Certificate(context, begins, expires, names)
+    with open(cert, "rb") as chain_file, open(key, "rb") as key_file:
+        pem = chain_file.read(), key_file.read()
+    return Certificate(context, pem, begins, expires, names)
 
 
 class Tls:
@@ -79,6 +83,7 @@ class Tls:
         """InvalidParameter if there is none to begin with; one that has expired is told of."""
         self.cert, self.key = cert, key
         self._say = say
+        self.on_change: Event[[Certificate]] = Event()  # a new certificate is used
         self._warned_at = 0.0
         self._seen = self._signature()
         self._now = load(cert, key)
@@ -90,6 +95,11 @@ class Tls:
     def expires(self) -> float:
         """When it runs out, as Unix time."""
         return self._now.expires
+
+    @property
+    def pem(self) -> tuple[bytes, bytes]:
+        """The chain and the key, as native code needs them."""
+        return self._now.pem
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,6 +133,7 @@ class Tls:
             new = load(self.cert, self.key)
             if trouble := new.trouble(time.time()):
                 raise errors.InvalidParameter(f"tls-cert is {self.cert}, which {trouble}")
+            self.on_change(new)
         except errors.InvalidParameter as problem:
             self._say(f"the certificate stays as it is: {problem}", level="error")
             return

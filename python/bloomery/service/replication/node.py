@@ -48,7 +48,6 @@ _NUMBER_BITS = 52  # of a filter's number: a double in JSON holds it
 _PACE = 0.001  # seconds between two batches of many clients, at least
 _STOPPING = 1.0  # seconds for what is under way to end
 _SNAPSHOT_RETRY = 5.0  # seconds: each attempt forks this process
-_LONG_STEP = 0.01  # seconds
 
 
 @dataclass(slots=True)
@@ -272,6 +271,8 @@ class Node:
         bypassed = strong or not self.may_answer
         if bypassed is not self.engine.shelf.bypassed:
             self.engine.shelf.bypassed = bypassed
+        if not bypassed:
+            self.engine.shelf.set_stale(self.core.options.max_lag - self.lag)
 
     # How it is.
 
@@ -338,8 +339,7 @@ class Node:
             for action in actions:
                 if not self.broken:  # else those who wait were told
                     self._do(action)
-            if time.monotonic() - began > _LONG_STEP:  # the turn goes on, with a copy that has aged
-                self._watch()
+            self._watch()
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)

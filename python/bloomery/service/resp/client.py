@@ -4,92 +4,70 @@ transaction."""
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from bloomery import _native
 from bloomery.service.access.authentication import Login
 from bloomery.service.access.permissions import ANYBODY, Role, User
 from bloomery.service.parts import Parts
-from bloomery.service.resp.sockets import Sockets
 from bloomery.service.slices import FEW
-
-
-class Connected(Protocol):
-    """A client's connection, as others see it."""
-
-    client: ClientState
-    transport: asyncio.Transport
-    busy: bool  # a command of its own is under way
-
-    def send(self) -> None:
-        """Write the replies so far."""
-
-    def sweep(self, now: float) -> None:
-        """End the connection if its client is too slow."""
-
-    def stop_reading(self) -> None:
-        """Read no more."""
-
-    def has_left(self) -> bool:
-        """Whether the client has ended its side, or the connection is closed."""
-
-    def abort(self) -> None:
-        """End the connection at once."""
 
 
 class Clients:
     """Every client that is connected, and how many there were."""
 
+    # Set when the server opens.
+    workers: _native.Workers
+
     def __init__(self, context: Parts) -> None:
         self.context = context
-        self.connections: dict[int, Connected] = {}
-        self.strangers: dict[int, Connected] = {}  # those who have yet to log in, oldest first
-        self.tasks: set[asyncio.Future[Any]] = set()  # commands that take long
-        self.sockets: Sockets | None = None  # those that native code reads, where it can
-        self.draining = False  # the server ends: nothing more is read
+        self.connections: dict[int, ClientState] = {}
+        self.unauthenticated: dict[int, ClientState] = {}  # must log in first; oldest first
+        self.tasks: set[asyncio.Future[Any]] = set()  # commands under way
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
         self.python_commands = 0  # those that native code did not do
         self._forgotten = (0, 0, 0, 0)
 
-    def welcome(self, connection: Connected) -> ClientState:
-        """Take in a new client, or turn it away if there are too many."""
+    def welcome(self, connection: socket.socket) -> ClientState:
+        """Register a client, or reject it if `maxclients` is reached."""
         context, settings = self.context, self.context.settings
+        self.received += 1
         session = _native.Session(
             context.engine.shelf,
+            self.received,
             settings.max_arguments,
             settings.proto_max_bulk_len,
             settings.max_request_bytes,
         )
-        peer, local = (_address(connection, which) for which in ("peername", "sockname"))
-        self.received += 1
+        peer, local = _address(connection.getpeername), _address(connection.getsockname)
         client = ClientState(self.received, context, self, session, peer, local)
         if len(self.connections) >= settings.maxclients and not self._make_room():
             self.refused += 1
             session.reply(b"-ERR max number of clients reached\r\n")
             client.closing = True
-            asyncio.get_running_loop().call_soon(connection.send)
-        self.connections[client.id] = connection
+        self.connections[client.id] = client
         if client.user is None:
-            self.strangers[client.id] = connection
+            self.unauthenticated[client.id] = client
         return client
 
     def _make_room(self) -> bool:
-        """Hang up on the client that has been here longest without logging in, if there is one:
-        those who only connect must not keep users out."""
-        stranger = next(iter(self.strangers), None)
-        if stranger is None:
+        """Disconnect the client that has been connected longest without logging in, if there is
+        one: clients that only connect must not keep users out."""
+        oldest = next(iter(self.unauthenticated.values()), None)
+        if oldest is None:
             return False
-        self.strangers.pop(stranger).abort()
+        oldest.abort()
         return True
 
-    def farewell(self, client: ClientState) -> None:
-        """Forget a client that is gone."""
-        self.connections.pop(client.id, None)
-        self.strangers.pop(client.id, None)
+    def farewell(self, number: int) -> None:
+        """Delete a client whose connection is closed."""
+        self.connections.pop(number, None)
+        self.unauthenticated.pop(number, None)
 
     def figures(self) -> tuple[int, ...]:
         """Connections received and refused, commands done natively and by Python, since the server
@@ -105,8 +83,11 @@ class Clients:
         return self.received, self.refused, native, self.python_commands
 
 
-def _address(connection: Connected, which: str) -> str:
-    address = connection.transport.get_extra_info(which)
+def _address(name: Callable[[], Any]) -> str:
+    try:
+        address = name()
+    except OSError:  # the client has gone
+        return ""
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address or "")
 
 
@@ -125,9 +106,9 @@ class ClientState:
     library_version: bytes = b""
     since: float = field(default_factory=time.monotonic)
     command: str = ""
+    busy: bool = False  # one of its commands is under way
     # Commands of a transaction that has begun; None: there is none.
     queue: list[list[bytes]] | None = None
-    queued_bytes: int = 0
     # On a node: must reads see all that any node acknowledged? None: as the server is set.
     strong: bool | None = None
     executing: bool = False  # is EXEC under way?
@@ -141,8 +122,12 @@ class ClientState:
     unknown_since: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.session.last = self.since
         self.log_out()
+
+    def abort(self) -> None:
+        """Close the connection at once: requests that were not read are not done."""
+        self.clients.farewell(self.id)
+        self.clients.workers.abort(self.session)
 
     # Who it is.
 
@@ -154,7 +139,7 @@ class ClientState:
     def log_in(self, login: Login) -> None:
         """Let the client act as this user from now on."""
         self.login, self.user = login, login.user
-        self.clients.strangers.pop(self.id, None)
+        self.clients.unauthenticated.pop(self.id, None)
         self.observe()
 
     def log_out(self) -> None:
@@ -165,7 +150,7 @@ class ClientState:
         self.user = None if self.context.access.required else ANYBODY
         clients = self.clients
         if self.user is None and self.id in clients.connections:
-            clients.strangers[self.id] = clients.connections[self.id]
+            clients.unauthenticated[self.id] = self
         self.observe()
 
     def follow_users(self) -> bool:
@@ -188,6 +173,7 @@ class ClientState:
     def observe(self) -> None:
         """Choose which commands native code hands to Python instead of doing them at once."""
         user = self.user
+        self.session.unauthenticated = user is None
         self.session.watched = user is None or self.queue is not None or bool(self.strong)
         # This also forgets what was permitted before.
         self.session.restricted = user is None or user.role < Role.WRITE or not user.everything

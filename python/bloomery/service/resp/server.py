@@ -1,66 +1,251 @@
-"""The server of the Redis protocol: it listens, ends the connections of slow clients, and drains
-when the server ends."""
+"""The server of the Redis protocol. Workers (native threads) own the connections, answer reads and
+collect writes. This module accepts connections, runs the commands that workers hand over, and
+drains when the server stops.
+
+    accept ──> worker ──commands──> dispatch ──resume──> worker ──> replies
+                      └─conflicts─> run again ──answer──> worker ──> replies
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
-import sys
+import os
+import socket
 import time
+from collections.abc import Coroutine
+from typing import Any
 
-from bloomery.service.network.listening import Listener, listen
+from bloomery import _native, errors
+from bloomery.service.domain.operations import Conflict
+from bloomery.service.network.listening import Acceptor
+from bloomery.service.network.tls import Certificate, Tls
 from bloomery.service.parts import Parts
-from bloomery.service.resp.client import Clients
-from bloomery.service.resp.connection import RespConnection
-from bloomery.service.resp.sockets import Sockets
+from bloomery.service.resp import limits
+from bloomery.service.resp.client import Clients, ClientState
+from bloomery.service.resp.dispatch import dispatch
+from bloomery.service.resp.invoke import invoke_queued
+from bloomery.service.resp.replies import encode, failure_of
+from bloomery.service.slices import Slice
 
-_LOG_SECONDS = 5.0  # for what was written to be in the log, when the server ends
+_LOG_SECONDS = 5.0  # for what was written to be in the log, when the server stops
+_POLL = 0.005  # seconds between two looks at a client that does not accept replies
+_MAX_HANDSHAKES = 1000  # for one more, the oldest is disconnected
+
+
+def outcomes_of(results: list[Any]) -> _native.Outcomes:
+    """Return the results of a batch for native sessions: an error as its reply, None for a
+    conflict."""
+    return _native.Outcomes([_outcome_of(result) for result in results])
+
+
+def _outcome_of(result: Any) -> Any:
+    if isinstance(result, Conflict):
+        return None
+    return encode(failure_of(result), 2) if isinstance(result, errors.BloomeryError) else result
+
+
+def _result_of(result: Any) -> Any:
+    """Return the result of a record, also if a thread applied it."""
+    if not isinstance(result, asyncio.Future):
+        return result
+    return result.exception() or result.result()
+
+
+def default_threads() -> int:
+    """Return the number of cores that the process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
 
 
 class RespServer:
     """Serves clients of the Redis protocol."""
 
+    # Set by open().
+    workers: _native.Workers
+
     def __init__(self, context: Parts) -> None:
         self.context = context
         self.clients = Clients(context)
+        self._wake: socket.socket | None = None
+        self._handshakes: dict[int, ClientState] = {}  # oldest first
 
-    async def open(self, hosts: list[str], port: int, tls: ssl.SSLContext | None) -> Listener:
+    async def open(self, hosts: list[str], port: int, tls: Tls | None) -> Acceptor:
         """Accept connections from now on."""
-        if sys.platform == "linux" and tls is None:
-            self.clients.sockets = Sockets(self.context.sequencer)
-        seconds = self.context.settings.tls_handshake_seconds
-        return await listen(lambda: RespConnection(self.clients), hosts, port, tls, seconds)
+        context, settings = self.context, self.context.settings
+        self._wake, wake = socket.socketpair()
+        for end in (self._wake, wake):
+            end.setblocking(False)
+        self.workers = _native.Workers(
+            context.engine.shelf,
+            settings.threads or default_threads(),
+            wake.detach(),
+            context.input_budget.native,
+            self._limits(),
+            None if tls is None else tls.pem,
+        )
+        self.clients.workers = self.workers
+        context.sequencer.serve(self)
+        asyncio.get_running_loop().add_reader(self._wake.fileno(), self._woken)
+        if tls is not None:
+            tls.on_change.subscribe(self._replace_certificate)
+        context.sequencer.join()  # what is due is known before the first client
+        self._uses_tls = tls is not None
+        acceptor = Acceptor(self._accepted, self._make_room)
+        acceptor.open(hosts, port)
+        return acceptor
+
+    def _limits(self) -> tuple[float, float, float, float, int]:
+        settings = self.context.settings
+        return (
+            settings.timeout,
+            settings.slow_client_seconds,
+            settings.request_seconds,
+            settings.tls_handshake_seconds,
+            settings.client_output_limit,
+        )
+
+    def _replace_certificate(self, certificate: Certificate) -> None:
+        self.workers.replace_certificate(*certificate.pem)
+
+    # Connections.
+
+    def _accepted(self, connection: socket.socket) -> None:
+        client = self.clients.welcome(connection)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._uses_tls:
+            self._handshakes[client.id] = client
+            if len(self._handshakes) > _MAX_HANDSHAKES:
+                self._make_room()
+        self.workers.open(connection.detach(), client.session, client.closing)
+
+    def _make_room(self) -> None:
+        """Disconnect the client whose handshake has taken longest, if there is one."""
+        if self._handshakes:
+            self._handshakes.pop(next(iter(self._handshakes))).abort()
+
+    # Events of the workers.
+
+    def _woken(self) -> None:
+        assert self._wake is not None
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(4096)
+        self.context.sequencer.join()
+        _, events = self.workers.take_events()
+        for kind, number, commands, outcomes in events:
+            client = self.clients.connections.get(number)
+            if kind == "closed":
+                self._handshakes.pop(number, None)
+                self.clients.farewell(number)
+            elif client is None:
+                continue  # it was closed
+            elif kind == "greeted":
+                self._handshakes.pop(number, None)
+            elif commands is not None and outcomes is not None:  # conflicts
+                self._start(client, self._run_again(client, commands, outcomes))
+            elif commands is not None:
+                client.busy = True
+                self._start(client, self._serve(client, commands))
+
+    def _start(self, client: ClientState, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(self._guard(client, work))
+        self.clients.tasks.add(task)
+        task.add_done_callback(self.clients.tasks.discard)
+
+    async def _guard(self, client: ClientState, work: Coroutine[Any, Any, None]) -> None:
+        """Close the connection if its work fails: the client would wait without end."""
+        try:
+            await work
+        except BaseException:
+            client.abort()
+            raise
+
+    async def _serve(self, client: ClientState, commands: list[list[bytes]]) -> None:
+        """Run the commands that workers leave to Python, one after another."""
+        share = Slice()
+        for words in commands:
+            await dispatch(client, words)
+            if client.closing or client.session.left:
+                break
+            if client.session.pending > limits.MAX_PENDING_REPLIES:
+                await self._accepts_replies(client)
+            await share.rest()
+        client.busy = False
+        self.workers.resume(client.session, client.closing)
+
+    async def _accepts_replies(self, client: ClientState) -> None:
+        """Return when the client has accepted most of its replies, or has gone."""
+        self.workers.flush(client.session)
+        while client.session.pending > limits.MAX_PENDING_REPLIES // 4:
+            if client.id not in self.clients.connections:
+                return
+            await asyncio.sleep(_POLL)
+
+    async def _run_again(
+        self, client: ClientState, commands: list[list[bytes]], outcomes: _native.Outcomes
+    ) -> None:
+        """Run commands again whose filter another command changed first; then answer."""
+        values = []
+        for words in commands:
+            await self.context.engine.locks.unlocked(*words[1:2])
+            values.append(await invoke_queued(client, words))
+        replies = [encode(value, client.protocol) for value in values]
+        self.workers.answer_again(client.session, outcomes, replies)
+
+    # As the clients of the sequencer.
+
+    def answer(self, batch: int, results: list[Any], waiters: _native.Waiters) -> None:
+        """Reply with the results of a batch; where a thread still applies a record, later."""
+        self.workers.answer(batch, outcomes_of(results), waiters)
+        pending = [result for result in results if isinstance(result, asyncio.Future)]
+        if pending:
+            task = asyncio.ensure_future(self._answer_rest(batch, results, pending))
+            self.clients.tasks.add(task)
+            task.add_done_callback(self.clients.tasks.discard)
+
+    async def _answer_rest(
+        self, batch: int, results: list[Any], pending: list[asyncio.Future[Any]]
+    ) -> None:
+        await asyncio.wait(pending)
+        self.workers.answer_rest(batch, outcomes_of([_result_of(result) for result in results]))
+
+    def fail(self, problem: errors.BloomeryError, waiters: _native.Waiters) -> None:
+        """Reply with an error to the writes of a batch."""
+        self.workers.fail(encode(failure_of(problem), 2), waiters)
+
+    # Each second, and at the end.
 
     def sweep(self) -> None:
-        """Each second: end those that were silent too long, do not take their replies or do not
+        """Each second: tell the workers what the settings are, and disconnect clients that do not
         log in."""
+        self.workers.configure(self._limits())
+        self.context.input_budget.follow_settings()
         now = time.monotonic()
-        for connection in list(self.clients.connections.values()):
-            connection.sweep(now)
+        for client in list(self.clients.connections.values()):
+            if client.login_is_over(now):
+                client.abort()
 
     def follow_users(self) -> None:
-        """Let a change of the users hold for who is connected."""
-        for connection in list(self.clients.connections.values()):
-            if not connection.client.follow_users():
-                connection.abort()
+        """Apply a change of the users to the clients that are connected."""
+        for client in list(self.clients.connections.values()):
+            if not client.follow_users():
+                client.abort()
 
     async def drain(self, until: float) -> None:
-        """Let commands that have begun end, and their replies go out; not past a time."""
+        """Let commands that have started finish, and send their replies; not past a time."""
         clients = self.clients
         while clients.tasks and time.monotonic() < until:
             await asyncio.sleep(0.01)
-        clients.draining = True
-        for connection in list(clients.connections.values()):
-            connection.stop_reading()
-        # What was written is answered once it is in the log, which a thread may be busy with.
+        self.workers.drain()
+        # Writes are answered once they are in the log, which a thread may be busy with.
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.context.sequencer.close(), _LOG_SECONDS)
-        for connection in list(clients.connections.values()):
-            connection.transport.close()
+        self.workers.close_all()
         while clients.connections and time.monotonic() < until:
             await asyncio.sleep(0.01)
-        for connection in list(clients.connections.values()):
-            connection.abort()
-        if clients.sockets is not None:
-            clients.sockets.close()
+        await asyncio.to_thread(self.workers.stop)
+        if self._wake is not None:
+            asyncio.get_running_loop().remove_reader(self._wake.fileno())
+            self._wake.close()

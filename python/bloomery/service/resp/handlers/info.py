@@ -64,7 +64,7 @@ def _clients(client: ClientState, user: User) -> Facts:
     return {
         "connected_clients": len(connections),
         "maxclients": client.context.settings.maxclients,
-        "blocked_clients": sum(connection.busy for connection in connections.values()),
+        "blocked_clients": sum(other.busy for other in connections.values()),
     }
 
 
@@ -290,10 +290,7 @@ async def wait(client: ClientState, words: list[bytes]) -> int:
 
 async def _none_in(client: ClientState, seconds: float) -> int:
     """Wait as Redis does, for ever if so told: until the client goes."""
-    until, connections = time.monotonic() + seconds, client.clients.connections
-    while (left := until - time.monotonic()) > 0:
-        connection = connections.get(client.id)
-        if connection is None or connection.has_left():
-            break
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not client.session.left:
         await asyncio.sleep(min(left, _LOOK_SECONDS))
     return 0

@@ -11,7 +11,7 @@ from bloomery import errors
 from bloomery.service.access.users import split_token
 from bloomery.service.resp import limits
 from bloomery.service.resp.arguments import integer, option, parse_integer
-from bloomery.service.resp.client import ClientState, Connected
+from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers import transactions
 from bloomery.service.resp.handlers.info import MODULES, REDIS_VERSION
 from bloomery.service.resp.replies import OK, Failure, TextReply
@@ -189,8 +189,8 @@ async def reset(client: ClientState, words: list[bytes]) -> str:
 # CLIENT
 
 
-def _line(connection: Connected) -> str:
-    client, now = connection.client, time.monotonic()
+def _line(client: ClientState) -> str:
+    session, now = client.session, time.monotonic()
     multi = -1 if client.queue is None else len(client.queue)
     facts = {
         "id": client.id,
@@ -198,14 +198,14 @@ def _line(connection: Connected) -> str:
         "laddr": client.local,
         "name": client.name.decode(),
         "age": int(now - client.since),
-        "idle": int(now - client.session.last),
+        "idle": int(session.idle),
         "flags": "x" if client.queue is not None else "N",
         "db": 0,
         "multi": multi,
         "watch": len(client.watching),
-        "qbuf": client.session.waiting,
-        "multi-mem": client.queued_bytes,
-        "omem": client.session.pending + connection.transport.get_write_buffer_size(),
+        "qbuf": session.waiting,
+        "multi-mem": session.queued_bytes,
+        "omem": session.pending,
         "cmd": client.command or "NULL",
         "user": _user(client),
         "resp": client.protocol,
@@ -224,7 +224,7 @@ async def client_id(client: ClientState, words: list[bytes]) -> int:
 @command("CLIENT INFO", group="connection", does="session")
 async def client_info(client: ClientState, words: list[bytes]) -> TextReply:
     """Tell about this connection."""
-    return TextReply(_line(client.clients.connections[client.id]))
+    return TextReply(_line(client))
 
 
 @command(
@@ -358,11 +358,9 @@ def _close_others(client: ClientState, numbers: Iterable[int], wanted: dict[str,
     """Do the same to those of these clients that are still connected and did not ask for it."""
     closed = 0
     for number in numbers:
-        connection = client.clients.connections.get(number)
-        if connection is None or connection.client is client:
-            continue
-        if _matches(connection.client, wanted):
-            connection.abort()
+        other = client.clients.connections.get(number)
+        if other is not None and other is not client and _matches(other, wanted):
+            other.abort()
             closed += 1
     return closed
 

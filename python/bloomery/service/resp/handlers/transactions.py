@@ -23,7 +23,7 @@ _MAX_TASKS = 1024  # writes of a transaction in one batch
 
 def end(client: ClientState) -> None:
     """Forget the transaction and what is watched."""
-    client.queue, client.queued_bytes, client.spoiled = None, 0, False
+    client.queue, client.session.queued_bytes, client.spoiled = None, 0, False
     client.watching.clear()
     client.observe()
 
@@ -40,10 +40,10 @@ def enqueue(client: ClientState, command: Command, words: list[bytes]) -> str:
         raise Failure(f"ERR a command of more than {most_words} arguments in a transaction")
     nbytes = sum(map(len, words)) + 64 * len(words)  # about what Python needs for them
     most = client.context.settings.max_request_bytes
-    if client.queued_bytes + nbytes > most:
+    if client.session.queued_bytes + nbytes > most:
         client.spoiled = True
         raise Failure(f"ERR a transaction of more than {most} bytes")
-    client.queued_bytes += nbytes
+    client.session.queued_bytes += nbytes
     client.queue.append(words)
     return "QUEUED"
 

@@ -1,0 +1,276 @@
+//! The workers of a server: threads that own connections, read them, answer reads from memory, and
+//! collect writes for the next batch.
+//!
+//! ```text
+//! sockets ──> worker: parse ── reads: answered from memory ────────────────> replies
+//!                       ├── writes: next batch ──> sequencer ──answer──> worker ──> replies
+//!                       └── other commands ──> control plane ──resume──> worker ──> replies
+//! ```
+//!
+//! Any thread may call any method of `Workers`. It sends a message to the worker that owns the
+//! connection.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::apply::Outcome;
+use crate::connection::Connection;
+use crate::events::Events;
+use crate::input_budget::InputBudget;
+use crate::keyspace::{Keyspace, Waiter};
+use crate::session::Session;
+use crate::tls::Certificates;
+use crate::worker::Worker;
+
+/// Limits of connections, which can change while the server runs.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// A silent client is disconnected after this time.
+    pub idle: Option<Duration>,
+    /// A client must accept its replies in this time.
+    pub slow_client: Duration,
+    /// A request must be complete after this time.
+    pub request: Duration,
+    /// A TLS handshake must be complete after this time.
+    pub handshake: Duration,
+    /// Bytes of replies that a client has not accepted.
+    pub output_limit: usize,
+}
+
+/// What workers share.
+pub struct Shared {
+    pub keyspace: Arc<Keyspace>,
+    pub events: Events,
+    pub budget: Arc<InputBudget>,
+    pub certificates: Option<Certificates>,
+    /// The server stops: nothing more is read.
+    pub draining: AtomicBool,
+    settings: RwLock<Settings>,
+}
+
+impl Shared {
+    pub fn settings(&self) -> Settings {
+        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub enum Message {
+    Open(Box<Connection>),
+    /// The control plane has replied to all commands of a client.
+    Resume {
+        client: u64,
+        close: bool,
+    },
+    /// Send the replies so far.
+    Flush(u64),
+    /// Close the connection at once.
+    Abort(u64),
+    /// A batch was applied. Clients whose record a thread still applies wait for `AnswerRest`.
+    Answer {
+        batch: u64,
+        outcomes: Arc<Vec<Outcome>>,
+        clients: Vec<u64>,
+    },
+    AnswerRest {
+        batch: u64,
+        outcomes: Arc<Vec<Outcome>>,
+    },
+    /// The commands in conflict have run again, with these replies.
+    AnswerAgain {
+        client: u64,
+        outcomes: Arc<Vec<Outcome>>,
+        replies: Vec<Vec<u8>>,
+    },
+    /// A batch was refused.
+    Fail {
+        error: Arc<[u8]>,
+        clients: Vec<u64>,
+    },
+    /// Close all connections after the replies so far.
+    CloseAll,
+    Stop,
+}
+
+/// The way to one worker.
+pub struct Mailbox {
+    messages: Mutex<Vec<Message>>,
+    waker: mio::Waker,
+    /// The worker was woken, and has not taken its messages yet.
+    woken: AtomicBool,
+    pub connections: AtomicUsize,
+}
+
+impl Mailbox {
+    pub fn new(waker: mio::Waker) -> Mailbox {
+        let (woken, connections) = (AtomicBool::default(), AtomicUsize::default());
+        Mailbox { messages: Mutex::default(), waker, woken, connections }
+    }
+
+    pub fn send(&self, message: Message) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        if !self.woken.swap(true, SeqCst) {
+            // Without a wake-up the worker takes its messages within a second.
+            let _ = self.waker.wake();
+        }
+    }
+
+    pub fn take(&self) -> Vec<Message> {
+        // First: a message that is sent from now on wakes the worker again.
+        if !self.woken.swap(false, SeqCst) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+pub struct Workers {
+    pub shared: Arc<Shared>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Workers {
+    /// Starts this many workers.
+    pub fn start(
+        threads: usize,
+        keyspace: Arc<Keyspace>,
+        events: Events,
+        budget: Arc<InputBudget>,
+        certificates: Option<Certificates>,
+        settings: Settings,
+    ) -> io::Result<Workers> {
+        let draining = AtomicBool::default();
+        let settings = RwLock::new(settings);
+        let shared =
+            Arc::new(Shared { keyspace, events, budget, certificates, draining, settings });
+        let workers: Vec<Worker> =
+            (0..threads).map(|_| Worker::new(shared.clone())).collect::<io::Result<_>>()?;
+        let mailboxes = workers.iter().map(|worker| worker.mailbox.clone()).collect();
+        let made = Workers { shared, mailboxes, threads: Mutex::default() };
+        for (number, worker) in workers.into_iter().enumerate() {
+            let builder = std::thread::Builder::new().name(format!("bloomery-w{number}"));
+            let thread = builder.spawn(move || worker.run())?;
+            made.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(made)
+    }
+
+    pub fn configure(&self, settings: Settings) {
+        *self.shared.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Gives a connection to the worker with the fewest. `close`: after the replies that it has.
+    pub fn open(
+        &self,
+        socket: TcpStream,
+        session: Arc<Session>,
+        close: bool,
+    ) -> Result<(), String> {
+        socket.set_nonblocking(true).map_err(|problem| problem.to_string())?;
+        let socket = mio::net::TcpStream::from_std(socket);
+        let tls = self.shared.certificates.as_ref().map(Certificates::accept).transpose()?;
+        let fewest = |(_, mailbox): &(usize, &Arc<Mailbox>)| mailbox.connections.load(Relaxed);
+        let Some((number, mailbox)) = self.mailboxes.iter().enumerate().min_by_key(fewest) else {
+            return Err("the workers have stopped".into());
+        };
+        mailbox.connections.fetch_add(1, Relaxed);
+        session.worker.store(number, Relaxed);
+        let mut connection = Connection::new(session, socket, tls);
+        if close {
+            connection.close_after_replies();
+        }
+        mailbox.send(Message::Open(Box::new(connection)));
+        Ok(())
+    }
+
+    fn send(&self, session: &Session, message: Message) {
+        self.mailboxes[session.worker.load(Relaxed)].send(message);
+    }
+
+    /// Continues a client whose commands the control plane has replied to.
+    pub fn resume(&self, session: &Session, close: bool) {
+        self.send(session, Message::Resume { client: session.id, close });
+    }
+
+    /// Sends the replies of a client so far.
+    pub fn flush(&self, session: &Session) {
+        self.send(session, Message::Flush(session.id));
+    }
+
+    /// Closes a connection at once.
+    pub fn abort(&self, session: &Session) {
+        self.send(session, Message::Abort(session.id));
+    }
+
+    /// Answers the clients of a batch. Those for which a thread still applies a record wait for
+    /// `answer_rest` with the number of the batch.
+    pub fn answer(&self, batch: u64, outcomes: Arc<Vec<Outcome>>, waiters: &[Waiter]) {
+        for (mailbox, clients) in self.by_worker(waiters) {
+            mailbox.send(Message::Answer { batch, outcomes: outcomes.clone(), clients });
+        }
+    }
+
+    /// Answers the clients that were left, when all records are applied.
+    pub fn answer_rest(&self, batch: u64, outcomes: Arc<Vec<Outcome>>) {
+        for mailbox in &self.mailboxes {
+            mailbox.send(Message::AnswerRest { batch, outcomes: outcomes.clone() });
+        }
+    }
+
+    /// Answers a client whose commands in conflict have run again.
+    pub fn answer_again(
+        &self,
+        session: &Session,
+        outcomes: Arc<Vec<Outcome>>,
+        replies: Vec<Vec<u8>>,
+    ) {
+        self.send(session, Message::AnswerAgain { client: session.id, outcomes, replies });
+    }
+
+    /// Answers the clients of a batch that was refused.
+    pub fn fail(&self, error: &[u8], waiters: &[Waiter]) {
+        let error: Arc<[u8]> = error.into();
+        for (mailbox, clients) in self.by_worker(waiters) {
+            mailbox.send(Message::Fail { error: error.clone(), clients });
+        }
+    }
+
+    fn by_worker(&self, waiters: &[Waiter]) -> impl Iterator<Item = (&Mailbox, Vec<u64>)> {
+        let mut clients = vec![Vec::new(); self.mailboxes.len()];
+        for waiter in waiters {
+            clients[waiter.worker].push(waiter.client);
+        }
+        let each = self.mailboxes.iter().map(Arc::as_ref).zip(clients);
+        each.filter(|(_, clients)| !clients.is_empty())
+    }
+
+    /// Reads nothing more from any connection.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, SeqCst);
+    }
+
+    /// Closes all connections after the replies so far.
+    pub fn close_all(&self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::CloseAll));
+    }
+
+    /// Closes all connections at once, and returns when the threads have ended.
+    pub fn stop(&self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop));
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            let _ = thread.join(); // a panic was reported by its thread
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
