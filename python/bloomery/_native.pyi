@@ -766,6 +766,28 @@ class Shelf:
     @property
     def pending(self) -> bool:
         """Whether the next batch has records."""
+    def begin_batch(self) -> bool:
+        """Take the role of the sequencer. False: a worker has it, and wakes Python when it is
+        free."""
+    def end_batch(self) -> None:
+        """Release the role of the sequencer."""
+    @property
+    def sequencing(self) -> bool:
+        """Whether a batch is on its way."""
+    @property
+    def inline(self) -> bool:
+        """Whether workers may write and apply short batches."""
+    @inline.setter
+    def inline(self, value: bool, /) -> None: ...
+    def set_clock(self, now: float, rate: float) -> None:
+        """Set the time of records that workers write: the seconds now, and how many pass per
+        second."""
+    @property
+    def last_at(self) -> float:
+        """The time of the last batch that a worker wrote."""
+    @property
+    def batch_latency(self) -> Histogram:
+        """The latency of batches, from when they are taken until they are applied."""
     def apply(
         self, records: list[tuple[int, int, bytes]], results: list[Any], seconds: float
     ) -> bool | None:
@@ -848,6 +870,7 @@ class LogWriter:
         seq: int,
         fsync: str,
         segment_bytes: int,
+        control: tuple[str | os.PathLike[str], tuple[int, int]] | None = None,
     ) -> Self: ...
     @property
     def seq(self) -> int:
@@ -1019,12 +1042,14 @@ class Workers:
         budget: InputBudget,
         limits: tuple[float, float, float, float, int],
         certificate: tuple[bytes, bytes] | None = None,
+        log: tuple[LogWriter, float] | None = None,
     ) -> Self:
         """Start this many threads.
 
         `wake` is a detached socket: a byte is sent when there are events, the first since
         `take_events`. `limits` are seconds (idle, slow client, request, handshake) and bytes of
-        replies. `certificate` is the chain and the key in PEM.
+        replies. `certificate` is the chain and the key in PEM. `log` is what workers write short
+        batches to, with the monotonic time of now.
         """
     def open(self, socket: int, session: Session, close: bool) -> None:
         """Give a detached socket with its session to a worker. `close`: after the replies that the
@@ -1046,9 +1071,17 @@ class Workers:
         """Answer the clients of a batch that was refused."""
     def take_events(
         self,
-    ) -> tuple[bool, list[tuple[str, int, list[list[bytes]] | None, Outcomes | None]]]:
-        """Return whether clients have written, and all events: a kind, the client's number, and for
-        "commands" and "conflicts" the commands, for the latter also the outcomes."""
+    ) -> tuple[
+        tuple[list[tuple[int, int, bytes]], Waiters, list[Any], float, Any] | None,
+        list[tuple[str, int, list[list[bytes]] | None, Outcomes | None]],
+    ]:
+        """Return the batch that a worker has handed over, if there is one, and all events.
+
+        The batch: its records, the clients that wait for it, the results of the records that are
+        applied, their time, and the error that stopped it or None. LogUnavailable: nothing was
+        written. Another error: the next record could not be applied. An event: a kind, the client's
+        number, and for "commands" and "conflicts" the commands, for the latter also the outcomes.
+        """
     def configure(self, limits: tuple[float, float, float, float, int]) -> None:
         """Change the limits of all connections."""
     def replace_certificate(self, chain: bytes, key: bytes) -> None:

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::apply::Outcome;
+use crate::sequencer::Handed;
 use crate::session::Words;
 
 pub enum Event {
@@ -21,8 +22,9 @@ pub enum Event {
 
 pub struct Events {
     queue: Mutex<Vec<Event>>,
-    /// Clients have written since the last `take`.
+    /// The next batch has records for the control plane, or records were applied.
     wrote: AtomicBool,
+    handed: Mutex<Option<Box<Handed>>>,
     wake: Box<dyn Fn() + Send + Sync>,
     /// The control plane was woken, and has not taken the events yet.
     woken: AtomicBool,
@@ -33,6 +35,7 @@ impl Events {
         Events {
             queue: Mutex::default(),
             wrote: AtomicBool::default(),
+            handed: Mutex::default(),
             wake: Box::new(wake),
             woken: AtomicBool::default(),
         }
@@ -43,7 +46,13 @@ impl Events {
         self.wake();
     }
 
-    /// Reports that the next batch has records.
+    /// Hands over a batch, and with it the role of the sequencer.
+    pub fn hand_over(&self, batch: Box<Handed>) {
+        *self.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(batch);
+        self.wake();
+    }
+
+    /// Reports that the control plane must take the next batch, or that records were applied.
     pub fn post_write(&self) {
         if !self.wrote.swap(true, SeqCst) {
             self.wake();
@@ -56,12 +65,13 @@ impl Events {
         }
     }
 
-    /// Takes all events, and whether clients have written.
-    pub fn take(&self) -> (bool, Vec<Event>) {
+    /// Takes all events, and the batch that was handed over.
+    pub fn take(&self) -> (Option<Box<Handed>>, Vec<Event>) {
         // First: an event that is posted from now on wakes the control plane again.
         self.woken.store(false, SeqCst);
-        let wrote = self.wrote.swap(false, SeqCst);
+        self.wrote.store(false, SeqCst);
+        let handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        (wrote, std::mem::take(&mut *queue))
+        (handed, std::mem::take(&mut *queue))
     }
 }

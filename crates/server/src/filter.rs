@@ -52,6 +52,10 @@ pub trait Filter: Send + Sync {
     /// Returns how many keys to add between two looks at the clock.
     fn keys_per_look(&self) -> usize;
 
+    /// Returns whether every key takes about the same short time, and the time of a record has no
+    /// effect.
+    fn is_quick(&self) -> bool;
+
     /// Refuses keys if the filter has grown as often as it may.
     fn check_layers(&self) -> Result<(), Refusal>;
 

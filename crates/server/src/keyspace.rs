@@ -16,6 +16,7 @@ use bloomery_core::budget;
 
 use crate::filter::{Fault, Filter};
 use crate::histogram::Histogram;
+use crate::sequencer::{Clock, Role};
 
 /// As `service/domain/operations.py` numbers them.
 pub const ADD: u8 = 1;
@@ -112,6 +113,8 @@ pub struct Pending {
     pub waiters: Vec<Waiter>,
     /// Some of the records remove keys.
     pub removes: bool,
+    /// The control plane waits for some of the records, so it must take the batch.
+    pub control: bool,
 }
 
 impl Pending {
@@ -204,6 +207,14 @@ pub struct Keyspace {
     pub exclusive: AtomicBool,
     /// Bytes that all filters together may use.
     pub memory_limit: AtomicU64,
+    /// Who takes the next batch.
+    pub role: Role,
+    /// Workers may write and apply short batches.
+    pub inline: AtomicBool,
+    /// The time of their records.
+    pub clock: Clock,
+    /// Of batches, from when they are taken until they are applied.
+    pub batch_latency: Histogram,
     /// Commands that were answered natively.
     pub commands: AtomicU64,
     /// Of commands, from the arrival of a chunk until its replies are sent.
@@ -222,6 +233,10 @@ impl Default for Keyspace {
             stale: Deadline::default(),
             exclusive: AtomicBool::default(),
             memory_limit: AtomicU64::new(u64::MAX),
+            role: Role::default(),
+            inline: AtomicBool::default(),
+            clock: Clock::default(),
+            batch_latency: Histogram::default(),
             commands: AtomicU64::default(),
             latency: Histogram::default(),
         }

@@ -12,6 +12,7 @@ use mio::{Interest, Poll, Token};
 use crate::apply::Outcome;
 use crate::connection::{CHUNK, Connection, Lent, Next};
 use crate::events::Event;
+use crate::sequencer::Sequenced;
 use crate::session::Scratch;
 use crate::workers::{Mailbox, Message, Shared};
 
@@ -26,6 +27,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 const MAX_EVENTS: usize = 1024;
 
 pub struct Worker {
+    number: usize,
     shared: Arc<Shared>,
     pub mailbox: Arc<Mailbox>,
     poll: Poll,
@@ -44,10 +46,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(shared: Arc<Shared>) -> io::Result<Worker> {
+    pub fn new(number: usize, shared: Arc<Shared>) -> io::Result<Worker> {
         let poll = Poll::new()?;
         let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
         Ok(Worker {
+            number,
             shared,
             mailbox,
             poll,
@@ -240,11 +243,33 @@ impl Worker {
             }
         }
         self.ready.extend(each);
-        let wrote = !self.shared.keyspace.pending().waiters.is_empty();
+        self.sequence();
         drop(section);
         self.flush();
-        if wrote {
-            self.shared.events.post_write();
+    }
+
+    /// Writes and applies the next batch, or reports to the control plane that there is one.
+    fn sequence(&mut self) {
+        let shared = self.shared.clone();
+        loop {
+            let (outcomes, waiters) = match shared.keyspace.sequence(shared.log.as_ref()) {
+                Sequenced::Nothing => return,
+                Sequenced::Leave => return shared.events.post_write(),
+                Sequenced::Handed(handed) => return shared.events.hand_over(handed),
+                Sequenced::Applied(outcomes, waiters) => (outcomes, waiters),
+            };
+            let wanted = shared.keyspace.role.release();
+            if wanted || !shared.keyspace.reached().is_empty() {
+                shared.events.post_write();
+            }
+            for (worker, clients) in shared.by_worker(&waiters) {
+                if worker == self.number {
+                    self.answer(0, &outcomes, clients);
+                } else {
+                    let message = Message::Answer { batch: 0, outcomes: outcomes.clone(), clients };
+                    shared.mailboxes()[worker].send(message);
+                }
+            }
         }
     }
 

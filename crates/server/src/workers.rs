@@ -14,7 +14,7 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::connection::Connection;
 use crate::events::Events;
 use crate::input_budget::InputBudget;
 use crate::keyspace::{Keyspace, Waiter};
+use crate::sequencer::FileLog;
 use crate::session::Session;
 use crate::tls::Certificates;
 use crate::worker::Worker;
@@ -51,9 +52,26 @@ pub struct Shared {
     /// The server stops: nothing more is read.
     pub draining: AtomicBool,
     settings: RwLock<Settings>,
+    /// The log, unless the control plane writes it (nodes).
+    pub log: Option<FileLog>,
+    /// Of all workers, by their number.
+    pub mailboxes: OnceLock<Vec<Arc<Mailbox>>>,
 }
 
 impl Shared {
+    pub fn mailboxes(&self) -> &[Arc<Mailbox>] {
+        self.mailboxes.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Groups the clients that wait for a batch by their worker.
+    pub fn by_worker(&self, waiters: &[Waiter]) -> impl Iterator<Item = (usize, Vec<u64>)> {
+        let mut clients = vec![Vec::new(); self.mailboxes().len()];
+        for waiter in waiters {
+            clients[waiter.worker].push(waiter.client);
+        }
+        clients.into_iter().enumerate().filter(|(_, clients)| !clients.is_empty())
+    }
+
     pub fn settings(&self) -> Settings {
         *self.settings.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +148,6 @@ impl Mailbox {
 
 pub struct Workers {
     pub shared: Arc<Shared>,
-    mailboxes: Vec<Arc<Mailbox>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -142,16 +159,25 @@ impl Workers {
         events: Events,
         budget: Arc<InputBudget>,
         certificates: Option<Certificates>,
+        log: Option<FileLog>,
         settings: Settings,
     ) -> io::Result<Workers> {
-        let draining = AtomicBool::default();
-        let settings = RwLock::new(settings);
-        let shared =
-            Arc::new(Shared { keyspace, events, budget, certificates, draining, settings });
-        let workers: Vec<Worker> =
-            (0..threads).map(|_| Worker::new(shared.clone())).collect::<io::Result<_>>()?;
+        let shared = Arc::new(Shared {
+            keyspace,
+            events,
+            budget,
+            certificates,
+            draining: AtomicBool::default(),
+            settings: RwLock::new(settings),
+            log,
+            mailboxes: OnceLock::new(),
+        });
+        let workers: Vec<Worker> = (0..threads)
+            .map(|number| Worker::new(number, shared.clone()))
+            .collect::<io::Result<_>>()?;
         let mailboxes = workers.iter().map(|worker| worker.mailbox.clone()).collect();
-        let made = Workers { shared, mailboxes, threads: Mutex::default() };
+        shared.mailboxes.get_or_init(|| mailboxes);
+        let made = Workers { shared, threads: Mutex::default() };
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = std::thread::Builder::new().name(format!("bloomery-w{number}"));
             let thread = builder.spawn(move || worker.run())?;
@@ -175,7 +201,7 @@ impl Workers {
         let socket = mio::net::TcpStream::from_std(socket);
         let tls = self.shared.certificates.as_ref().map(Certificates::accept).transpose()?;
         let fewest = |(_, mailbox): &(usize, &Arc<Mailbox>)| mailbox.connections.load(Relaxed);
-        let Some((number, mailbox)) = self.mailboxes.iter().enumerate().min_by_key(fewest) else {
+        let Some((number, mailbox)) = self.shared.mailboxes().iter().enumerate().min_by_key(fewest) else {
             return Err("the workers have stopped".into());
         };
         mailbox.connections.fetch_add(1, Relaxed);
@@ -189,7 +215,7 @@ impl Workers {
     }
 
     fn send(&self, session: &Session, message: Message) {
-        self.mailboxes[session.worker.load(Relaxed)].send(message);
+        self.shared.mailboxes()[session.worker.load(Relaxed)].send(message);
     }
 
     /// Continues a client whose commands the control plane has replied to.
@@ -210,14 +236,15 @@ impl Workers {
     /// Answers the clients of a batch. Those for which a thread still applies a record wait for
     /// `answer_rest` with the number of the batch.
     pub fn answer(&self, batch: u64, outcomes: Arc<Vec<Outcome>>, waiters: &[Waiter]) {
-        for (mailbox, clients) in self.by_worker(waiters) {
-            mailbox.send(Message::Answer { batch, outcomes: outcomes.clone(), clients });
+        for (worker, clients) in self.shared.by_worker(waiters) {
+            let message = Message::Answer { batch, outcomes: outcomes.clone(), clients };
+            self.shared.mailboxes()[worker].send(message);
         }
     }
 
     /// Answers the clients that were left, when all records are applied.
     pub fn answer_rest(&self, batch: u64, outcomes: Arc<Vec<Outcome>>) {
-        for mailbox in &self.mailboxes {
+        for mailbox in self.shared.mailboxes() {
             mailbox.send(Message::AnswerRest { batch, outcomes: outcomes.clone() });
         }
     }
@@ -235,18 +262,9 @@ impl Workers {
     /// Answers the clients of a batch that was refused.
     pub fn fail(&self, error: &[u8], waiters: &[Waiter]) {
         let error: Arc<[u8]> = error.into();
-        for (mailbox, clients) in self.by_worker(waiters) {
-            mailbox.send(Message::Fail { error: error.clone(), clients });
+        for (worker, clients) in self.shared.by_worker(waiters) {
+            self.shared.mailboxes()[worker].send(Message::Fail { error: error.clone(), clients });
         }
-    }
-
-    fn by_worker(&self, waiters: &[Waiter]) -> impl Iterator<Item = (&Mailbox, Vec<u64>)> {
-        let mut clients = vec![Vec::new(); self.mailboxes.len()];
-        for waiter in waiters {
-            clients[waiter.worker].push(waiter.client);
-        }
-        let each = self.mailboxes.iter().map(Arc::as_ref).zip(clients);
-        each.filter(|(_, clients)| !clients.is_empty())
     }
 
     /// Reads nothing more from any connection.
@@ -256,12 +274,12 @@ impl Workers {
 
     /// Closes all connections after the replies so far.
     pub fn close_all(&self) {
-        self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::CloseAll));
+        self.shared.mailboxes().iter().for_each(|mailbox| mailbox.send(Message::CloseAll));
     }
 
     /// Closes all connections at once, and returns when the threads have ended.
     pub fn stop(&self) {
-        self.mailboxes.iter().for_each(|mailbox| mailbox.send(Message::Stop));
+        self.shared.mailboxes().iter().for_each(|mailbox| mailbox.send(Message::Stop));
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             let _ = thread.join(); // a panic was reported by its thread

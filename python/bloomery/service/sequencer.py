@@ -18,8 +18,7 @@ import time
 from typing import Any, NamedTuple, Protocol
 
 from bloomery import _native, errors
-from bloomery._native import Histogram
-from bloomery.service.domain.operations import Conflict, Op, quoted
+from bloomery.service.domain.operations import Conflict, Op, Record, quoted
 from bloomery.service.engine import REFUSED, BatchLog, Engine, Outcome
 
 _CROWD = 8  # clients of one batch; fewer never wait for others
@@ -86,7 +85,7 @@ class Sequencer:
         """`pace`: seconds between two batches of many clients, so that the next can become as
         large: on nodes a batch costs Redis and every node the same with one key or a hundred."""
         self.engine = engine
-        self.latency = Histogram()  # of batches
+        self.latency = engine.shelf.batch_latency
         self.late_since: float | None = None  # replies wait for the disk, since then
         self.delayed = 0  # how often that happened
         self._log, self._pace = log, pace
@@ -169,18 +168,37 @@ class Sequencer:
             if self._timer is None:
                 self._timer = self._loop.call_later(self._next_at - now, self._pass)
             return
-        records, waiters = self.engine.shelf.take_log()
+        shelf = self.engine.shelf
+        if not shelf.begin_batch():
+            return  # a worker has the role, and wakes this loop when it releases it
+        records, waiters = shelf.take_log()
         expected, self._expected = self._expected, []
         barriers, self._barriers = self._barriers, []
         batch = _Batch(waiters, expected, barriers, now)
         if not records:
+            shelf.end_batch()
             batch.pass_barriers()
+            if shelf.pending:  # written while this had the role
+                self.join()
             return
         number = next(self._numbers)
         self._batch = number, batch
         if self._pace and len(expected) + len(waiters) >= _CROWD:
             self._next_at = now + self._pace
         self._log.append(number, records)
+
+    def take_over(
+        self,
+        records: list[Record],
+        waiters: _native.Waiters,
+        results: list[Any],
+        at: float,
+        problem: errors.BloomeryError | None,
+    ) -> None:
+        """Finish a batch that a worker has started, and with it has handed over the role."""
+        number = next(self._numbers)
+        self._batch = number, _Batch(waiters, [], [], time.monotonic())
+        self._log.finish(number, records, results, at, problem)
 
     def _pass(self) -> None:
         self._timer = None
@@ -217,13 +235,14 @@ class Sequencer:
         if self._batch is None or self._batch[0] != number:
             return None  # it was answered when the server stopped
         batch, self._batch = self._batch[1], None
+        self.engine.shelf.end_batch()
         return batch
 
     @property
     def idle(self) -> bool:
         """Whether everything that was submitted is answered."""
-        waiting = self._batch is not None or self._expected or self.engine.shelf.pending
-        return not (self._open or waiting)
+        shelf = self.engine.shelf
+        return not (self._open or self._expected or shelf.pending or shelf.sequencing)
 
     async def close(self) -> None:
         """Return when every batch is answered; batches that take long get an error."""

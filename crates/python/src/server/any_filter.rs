@@ -432,6 +432,14 @@ impl Filter for AnyFilter {
         }
     }
 
+    fn is_quick(&self) -> bool {
+        match &self.0 {
+            Kind::Bloom(_) | Kind::Chain(_) | Kind::Bank(_) => true,
+            Kind::Family(family) => family.get().kind_id() != KindId::Rotating,
+            Kind::Cuckoo(cuckoo) => !cuckoo.get().is_slow(),
+        }
+    }
+
     /// As RedisBloom does, before the first key of a command and not before each.
     #[inline(always)]
     fn check_layers(&self) -> Result<(), Refusal> {

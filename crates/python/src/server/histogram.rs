@@ -14,6 +14,8 @@ enum Of {
     Own(histogram::Histogram),
     /// The latency of a server's commands.
     Commands(Arc<Keyspace>),
+    /// The latency of a server's batches.
+    Batches(Arc<Keyspace>),
 }
 
 impl Histogram {
@@ -21,10 +23,15 @@ impl Histogram {
         Histogram(Of::Commands(keyspace))
     }
 
+    pub fn of_batches(keyspace: Arc<Keyspace>) -> Self {
+        Histogram(Of::Batches(keyspace))
+    }
+
     fn get(&self) -> &histogram::Histogram {
         match &self.0 {
             Of::Own(own) => own,
             Of::Commands(keyspace) => &keyspace.latency,
+            Of::Batches(keyspace) => &keyspace.batch_latency,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The write-ahead log (`bloomery_server::log`) for Python.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use bloomery_server::log::{self, Batch, Fsync, Log, LogError, LogReader, Options, RecordTooLong};
+use bloomery_server::log::{self, Batch, Control, Fsync, Log, LogError, LogReader, Options, RecordTooLong};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -26,11 +27,12 @@ fn policy(py: Python<'_>, name: &str) -> PyResult<Fsync> {
 
 /// A log that is open for writing.
 #[pyclass(frozen, module = "bloomery._native")]
-pub struct LogWriter(Log);
+pub struct LogWriter(pub Arc<Log>);
 
 #[pymethods]
 impl LogWriter {
     #[new]
+    #[pyo3(signature = (folder, segment, seq, fsync, segment_bytes, control=None))]
     fn new(
         py: Python<'_>,
         folder: PathBuf,
@@ -38,11 +40,13 @@ impl LogWriter {
         seq: u64,
         fsync: &str,
         segment_bytes: u64,
+        control: Option<(PathBuf, [usize; 2])>,
     ) -> PyResult<Self> {
         let fsync = policy(py, fsync)?;
-        let options = Options { folder, segment, seq, fsync, segment_bytes };
+        let control = control.map(|(path, offsets)| Control::open(&path, offsets)).transpose()?;
+        let options = Options { folder, segment, seq, fsync, segment_bytes, control };
         let opened = py.detach(|| Log::open(options));
-        opened.map(Self).map_err(|problem| unavailable(py, problem))
+        opened.map(|log| Self(Arc::new(log))).map_err(|problem| unavailable(py, problem))
     }
 
     #[getter]

@@ -32,7 +32,21 @@ pub struct Shelf {
 type Sample = (u64, u64, u64, u64, f64, f64, f64, usize, Option<u64>);
 
 /// A record as Python has it.
-type PyRecord<'py> = (u64, u8, Bound<'py, PyBytes>);
+pub type PyRecord<'py> = (u64, u8, Bound<'py, PyBytes>);
+
+pub fn py_record(py: Python<'_>, record: Record) -> PyRecord<'_> {
+    let data = match record.data {
+        Data::Keys(data, _) => PyBytes::new(py, &data),
+        Data::Given(payload) => {
+            let any: Box<dyn std::any::Any> = payload;
+            match any.downcast::<Given>() {
+                Ok(given) => given.object.into_bound(py),
+                Err(_) => PyBytes::new(py, b""), // `note` alone makes them
+            }
+        }
+    };
+    (record.id, record.op, data)
+}
 
 /// Pages of a filter that a sample looks at: 64 KiB, some 10 microseconds.
 const PAGES: usize = 16;
@@ -219,6 +233,7 @@ impl Shelf {
         let data = Data::Given(Box::new(Given::new(data)));
         let mut pending = self.keyspace.pending();
         pending.records.push(Record { id, op, data });
+        pending.control = true;
         pending.records.len() - 1
     }
 
@@ -246,7 +261,9 @@ impl Shelf {
             return Ok((count, None));
         }
         let what = (entry.id, op, name.as_bytes());
-        Ok((count, Some(keyspace.pending().append(what, &hashes, width, |_| true))))
+        let mut pending = keyspace.pending();
+        pending.control = true;
+        Ok((count, Some(pending.append(what, &hashes, width, |_| true))))
     }
 
     /// Applies records of keys, from the first without a result on, and appends the results: the
@@ -338,20 +355,53 @@ impl Shelf {
 
     /// Takes the records of this batch, with the clients that wait for it, and starts the next.
     fn take_log<'py>(&self, py: Python<'py>) -> (Vec<PyRecord<'py>>, Waiters) {
-        let given = |data| match data {
-            Data::Keys(data, _) => PyBytes::new(py, &data),
-            Data::Given(payload) => {
-                let any: Box<dyn std::any::Any> = payload;
-                match any.downcast::<Given>() {
-                    Ok(given) => given.object.into_bound(py),
-                    Err(_) => PyBytes::new(py, b""), // `note` alone makes them
-                }
-            }
-        };
         let batch = self.keyspace.take();
-        let records = batch.records.into_iter();
-        let records = records.map(|record| (record.id, record.op, given(record.data))).collect();
+        let records = batch.records.into_iter().map(|record| py_record(py, record)).collect();
         (records, Waiters(batch.waiters))
+    }
+
+    /// Takes the role of the sequencer. False: a worker has it, and wakes Python when it is free.
+    fn begin_batch(&self) -> bool {
+        self.keyspace.role.take_or_want()
+    }
+
+    /// Releases the role of the sequencer.
+    fn end_batch(&self) {
+        self.keyspace.role.release();
+    }
+
+    /// Whether a batch is on its way.
+    #[getter]
+    fn sequencing(&self) -> bool {
+        self.keyspace.role.is_taken()
+    }
+
+    /// Whether workers may write and apply short batches.
+    #[getter]
+    fn inline(&self) -> bool {
+        self.keyspace.inline.load(Relaxed)
+    }
+
+    #[setter]
+    fn set_inline(&self, inline: bool) {
+        self.keyspace.inline.store(inline, Relaxed);
+    }
+
+    /// Sets the time of records that workers write: the seconds now, and how many pass per second.
+    fn set_clock(&self, now: f64, rate: f64) {
+        self.keyspace.clock.set(now, rate);
+    }
+
+    /// The time of the last batch that a worker wrote.
+    #[getter]
+    fn last_at(&self) -> f64 {
+        self.keyspace.clock.last()
+    }
+
+    /// The latency of batches that workers wrote and applied.
+    #[getter]
+    fn batch_latency(&self) -> Histogram {
+        Histogram::of_batches(self.keyspace.clone())
     }
 
     /// Returns whether adding this many keys makes a large filter grow, which takes long.

@@ -4,19 +4,23 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use bloomery_server::apply::Outcome;
 use bloomery_server::events::{Event, Events};
 use bloomery_server::keyspace::Waiter;
+use bloomery_server::sequencer::{FileLog, Handed, Problem};
 use bloomery_server::tls::Certificates;
 use bloomery_server::workers::{self, Settings};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::errors::invalid;
+use crate::errors::{error, invalid};
+use crate::server::any_filter::raise;
 use crate::server::input_budget::InputBudget;
-use crate::server::outcomes::Outcomes;
+use crate::server::log::LogWriter;
+use crate::server::outcomes::{Outcomes, answers};
 use crate::server::session::{Session, all_words};
-use crate::server::shelf::Shelf;
+use crate::server::shelf::{PyRecord, Shelf, py_record};
 
 /// The clients that wait for a batch.
 #[pyclass(frozen, module = "bloomery._native")]
@@ -61,6 +65,29 @@ fn event(py: Python<'_>, event: Event) -> PyResult<PyEvent<'_>> {
     })
 }
 
+/// A batch that a worker has started: its records, the clients that wait for it, the results of the
+/// records that are applied, their time, and the error that stopped it. LogUnavailable: nothing was
+/// written. Another error: the next record could not be applied.
+type PyHanded<'py> =
+    (Vec<PyRecord<'py>>, Waiters, Bound<'py, PyList>, f64, Option<Bound<'py, PyAny>>);
+
+fn handed(py: Python<'_>, batch: Handed) -> PyResult<PyHanded<'_>> {
+    let results = PyList::empty(py);
+    for outcome in batch.outcomes {
+        match outcome {
+            Outcome::Keys(applied) => results.append(answers(py, applied))?,
+            _ => results.append(py.None())?,
+        }
+    }
+    let problem = batch.problem.map(|problem| match problem {
+        Problem::Log(message) => error(py, "LogUnavailable", message),
+        Problem::Fault(fault) => raise(py, fault),
+    });
+    let problem = problem.map(|problem| problem.into_value(py).into_bound(py).into_any());
+    let records = batch.records.into_iter().map(|record| py_record(py, record)).collect();
+    Ok((records, Waiters(batch.waiters), results, batch.at, problem))
+}
+
 /// Seconds: idle (0: no limit), slow client, request, handshake; and bytes of replies.
 type Limits = (f64, f64, f64, f64, usize);
 
@@ -81,9 +108,10 @@ pub struct Workers(workers::Workers);
 #[pymethods]
 impl Workers {
     /// `wake` is a detached socket: a byte is sent when there are events, the first since
-    /// `take_events`. `certificate` is the chain and the key in PEM.
+    /// `take_events`. `certificate` is the chain and the key in PEM. `log` is what workers write
+    /// short batches to, with the monotonic time of now.
     #[new]
-    #[pyo3(signature = (shelf, threads, wake, budget, limits, certificate=None))]
+    #[pyo3(signature = (shelf, threads, wake, budget, limits, certificate=None, log=None))]
     fn new(
         shelf: &Bound<'_, Shelf>,
         threads: usize,
@@ -91,6 +119,7 @@ impl Workers {
         budget: &Bound<'_, InputBudget>,
         limits: Limits,
         certificate: Option<(Vec<u8>, Vec<u8>)>,
+        log: Option<(Bound<'_, LogWriter>, f64)>,
     ) -> PyResult<Self> {
         let py = shelf.py();
         let wake = stream(wake);
@@ -103,8 +132,10 @@ impl Workers {
         let keyspace = shelf.get().keyspace.clone();
         let budget = budget.get().0.clone();
         let limits = settings(limits);
+        let log = log.map(|(writer, now)| FileLog::new(writer.get().0.clone(), now));
+        let threads = threads.max(1);
         let started =
-            workers::Workers::start(threads.max(1), keyspace, events, budget, certificates, limits);
+            workers::Workers::start(threads, keyspace, events, budget, certificates, log, limits);
         Ok(Workers(started?))
     }
 
@@ -151,11 +182,15 @@ impl Workers {
         self.0.fail(error, &waiters.0);
     }
 
-    /// Returns whether clients have written, and all events.
-    fn take_events<'py>(&self, py: Python<'py>) -> PyResult<(bool, Vec<PyEvent<'py>>)> {
-        let (wrote, events) = self.0.shared.events.take();
+    /// Returns the batch that a worker has handed over, if there is one, and all events.
+    #[expect(clippy::type_complexity, reason = "Python's types are in the stub")]
+    fn take_events<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Option<PyHanded<'py>>, Vec<PyEvent<'py>>)> {
+        let (batch, events) = self.0.shared.events.take();
         let events = events.into_iter().map(|found| event(py, found)).collect::<PyResult<_>>()?;
-        Ok((wrote, events))
+        Ok((batch.map(|batch| handed(py, *batch)).transpose()?, events))
     }
 
     /// Changes the limits of all connections.

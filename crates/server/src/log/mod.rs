@@ -10,6 +10,7 @@
 //! is void if the next segment continues with the next number: a write that failed, or that a crash
 //! cut off. If numbers are missing, it is damage.
 
+mod control;
 mod format;
 mod reader;
 mod writer;
@@ -17,6 +18,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use control::Control;
 pub use format::{Batch, FORMAT, Header, RecordTooLong};
 pub use reader::{Chunk, LogReader, Record};
 pub use writer::{Fsync, Log, Options};

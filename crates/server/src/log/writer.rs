@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::format::{Batch, FRAME_HEAD, HEADER_BYTES, Header};
-use super::{LogError, reader, segment_path};
+use super::{Control, LogError, reader, segment_path};
 
 const PROBE_BYTES: usize = 1 << 20;
 
@@ -32,6 +32,7 @@ pub struct Options {
     pub fsync: Fsync,
     /// A segment of this length is followed by another.
     pub segment_bytes: u64,
+    pub control: Option<Control>,
 }
 
 /// A log that is open for writing. Any thread may call any method.
@@ -45,6 +46,8 @@ pub struct Log {
     flush: Mutex<()>,
     /// Never held during I/O: an event loop asks for it.
     status: Mutex<Status>,
+    /// Has the number of the last record, before a write returns.
+    control: Option<Control>,
 }
 
 struct Writer {
@@ -200,7 +203,7 @@ impl Segment {
 impl Log {
     /// Creates the folder if needed, and starts a segment.
     pub fn open(options: Options) -> Result<Self, LogError> {
-        let Options { folder, segment, seq, fsync, segment_bytes } = options;
+        let Options { folder, segment, seq, fsync, segment_bytes, control } = options;
         let effect = "the log cannot be started";
         fs::create_dir_all(&folder)
             .and_then(|()| remove_unnamed(&folder))
@@ -226,6 +229,7 @@ impl Log {
             folder,
             fsync,
             segment_bytes,
+            control,
         })
     }
 
@@ -285,6 +289,9 @@ impl Log {
             let mut status = lock(&self.status);
             status.seq = seq;
             status.unflushed.get_or_insert(now);
+        }
+        if let Some(control) = &self.control {
+            control.wrote(seq);
         }
         if writer.end >= writer.cut_at && self.start_next(&mut writer).is_err() {
             writer.cut_at = writer.end + self.segment_bytes / 16; // this segment still serves

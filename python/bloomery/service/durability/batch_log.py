@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.service.domain.operations import Op, Record
 from bloomery.service.domain.state import LongWork, Steps
 from bloomery.service.durability.log import Log, Row
@@ -71,12 +71,22 @@ class FileBatchLog:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="bloomery-log", daemon=True)
         self._thread.start()
+        self.now()
+        self._allow_workers()
+
+    @property
+    def for_workers(self) -> tuple[_native.LogWriter, float]:
+        """The native log, and the monotonic time: workers write short batches."""
+        return self._log.for_workers
 
     # As the sequencer and the engine use it.
 
     def now(self) -> float:
-        """Return the server's time."""
-        return self._engine.clock.now()
+        """Return the server's time. Workers go on from it, not faster than the clock will."""
+        clock = self._engine.clock
+        now = clock.now()
+        self._engine.shelf.set_clock(now, 1.0 if clock.off >= 0 else 0.9)
+        return now
 
     def draw_number(self) -> int:
         """Return the next number for a filter."""
@@ -107,8 +117,31 @@ class FileBatchLog:
         else:
             self._write_batch(number, records)
 
+    def finish(
+        self,
+        number: int,
+        records: list[Record],
+        results: list[Any],
+        at: float,
+        problem: errors.BloomeryError | None,
+    ) -> None:
+        """Apply the rest of a batch that a worker has written; LogUnavailable: it has not."""
+        batch = _Batch(number, records, at, results)
+        if isinstance(problem, errors.LogUnavailable):
+            self._written(batch, problem)
+        else:
+            if problem is not None:
+                results.append(self._failed(problem))
+            self._written(batch, None)
+
+    def _allow_workers(self) -> None:
+        """Let workers write and apply short batches, unless the disk is slow or writes are
+        refused. Called when that changes, and each second."""
+        refused = self._broken or self._engine.problem or self._engine.frozen
+        self._engine.shelf.inline = not refused and self._disk_is_fast()
+
     def _write_batch(self, number: int, records: list[Record]) -> None:
-        at = max(self.now(), self._engine.state.now)
+        at = max(self.now(), self._engine.state.now, self._engine.shelf.last_at)
         rows = [(at, *record) for record in records]
         batch = _Batch(number, records, at, [])
         small = len(rows) == 1 or sum(len(row[3]) for row in rows) < _LARGE
@@ -256,6 +289,7 @@ class FileBatchLog:
         self._snapshot = running
         if not running:
             self._slow_until = time.monotonic() + _AFTER_SNAPSHOT
+        self._allow_workers()
 
     def _is_late(self) -> bool:
         """Return whether the next batch must wait for the disk."""
@@ -275,6 +309,7 @@ class FileBatchLog:
             self.append(*waiting)
         else:
             self._is_late()
+        self._allow_workers()
 
     async def flush_each_second(self) -> None:
         """Flush the log each second, until cancelled. It has its own thread: replies may wait for
@@ -300,6 +335,7 @@ class FileBatchLog:
             self._on_refuse(problem)
         if not self._engine.frozen:
             self._engine.refuse(problem)
+        self._allow_workers()
 
     async def retry(self) -> bool:
         """Return whether the log can be written again, after it could not be."""
@@ -307,6 +343,7 @@ class FileBatchLog:
             return False
         if await self.call(self._log.retry):
             self._engine.accept()
+            self._allow_workers()
             return True
         return False
 
@@ -317,6 +354,7 @@ class FileBatchLog:
         self._engine.frozen = True
         self._engine.refuse(why)
         self._engine.shelf.refusing = True
+        self._allow_workers()
         try:
             while not self.sequencer.idle or self._busy:
                 await asyncio.sleep(0.001)
@@ -325,6 +363,7 @@ class FileBatchLog:
             self._engine.frozen = False
             self._engine.shelf.refusing = False
             self._engine.accept()
+            self._allow_workers()
 
     def _raise_problem(self) -> None:
         if self._engine.problem is not None:
@@ -335,7 +374,8 @@ class FileBatchLog:
     def call(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         """Do something with the log that may take long, in the thread."""
         done: Future[_T] = Future()
-        self._calls += 1  # until it is done, the event loop does not touch the log
+        self._calls += 1  # until it is done, no other thread touches the log
+        self._allow_workers()
 
         def run() -> None:
             try:
@@ -352,6 +392,7 @@ class FileBatchLog:
 
     def _called(self) -> None:
         self._calls -= 1
+        self._allow_workers()
 
     def _call_in_loop(self, function: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -23,7 +23,7 @@ from bloomery.storage import files
 _MAGIC = b"bloomctl"
 _HEAD = struct.Struct("<8sII16sI")  # magic, format, synced with each commit?, boot, checksum
 _NUMBER = struct.Struct("<QQ")  # and its complement
-_WRITTEN, _SYNCED = (512, 1024), (1536, 2048)
+WRITTEN, _SYNCED = (512, 1024), (1536, 2048)
 _NBYTES = 4096
 _ONES = 2**64 - 1
 
@@ -72,7 +72,7 @@ class ControlFile:
         if magic != _MAGIC or checksum != zlib.crc32(raw[: _HEAD.size - 4]):
             raise errors.CorruptData(f"{path}: damaged: its checksum does not hold")
         check_version(data, version)
-        written, synced = (_newest(path, raw, offsets) for offsets in (_WRITTEN, _SYNCED))
+        written, synced = (_newest(path, raw, offsets) for offsets in (WRITTEN, _SYNCED))
         now = boot_id()
         return cls(written, written if always else synced, boot != now or not any(now))
 
@@ -86,7 +86,8 @@ def _newest(path: Path, raw: bytes, offsets: tuple[int, int]) -> int:
 
 
 class ControlWriter:
-    """The control file of a folder whose log is written; made anew, in one step."""
+    """The control file of a folder whose log is written; created from scratch, in one step. The native
+    log stores which row was written last (`WRITTEN`)."""
 
     def __init__(self, data: str | os.PathLike[str], seq: int, fsync: str) -> None:
         """All rows up to `seq` are written, and on the disk unless fsync is "never"."""
@@ -95,20 +96,14 @@ class ControlWriter:
         raw = bytearray(_NBYTES)
         head = _HEAD.pack(_MAGIC, FORMAT, fsync == "always", boot_id(), 0)[:-4]
         raw[: _HEAD.size] = head + zlib.crc32(head).to_bytes(4, "little")
-        for offsets, number in ((_WRITTEN, seq), (_SYNCED, self._synced)):
+        for offsets, number in ((WRITTEN, seq), (_SYNCED, self._synced)):
             for offset in offsets:
                 _NUMBER.pack_into(raw, offset, number, number ^ _ONES)
-        path = control_file(data)
+        self.path = path = control_file(data)
         with files.replacing(path, mode=0o600) as file:
             file.write(raw)
         self._file = os.open(path, os.O_RDWR)
         self._map = mmap.mmap(self._file, _NBYTES)
-        self._turn = 0  # which of the two is stored into next
-
-    def wrote(self, seq: int) -> None:
-        """All rows up to this one are written; by the thread that writes."""
-        _NUMBER.pack_into(self._map, _WRITTEN[self._turn], seq, seq ^ _ONES)
-        self._turn ^= 1
 
     def synced(self, seq: int) -> None:
         """All rows up to this one are on the disk; by the thread that syncs."""

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from bloomery import _native, errors
 from bloomery.service.domain.operations import Record
-from bloomery.service.durability.control import ControlWriter
+from bloomery.service.durability.control import WRITTEN, ControlWriter
 from bloomery.service.durability.folder import segment_path
 
 Row: TypeAlias = tuple[float, int, int, bytes]  # the time of its turn, and a record
@@ -48,7 +48,13 @@ class Log:
         self.folder = Path(folder)
         self.fsync = fsync
         self._control = control
-        self._writer = _native.LogWriter(self.folder, segment, seq, fsync, segment_bytes)
+        written = None if control is None else (control.path, WRITTEN)
+        self._writer = _native.LogWriter(self.folder, segment, seq, fsync, segment_bytes, written)
+
+    @property
+    def for_workers(self) -> tuple[_native.LogWriter, float]:
+        """The native log, and the monotonic time: workers write short batches."""
+        return self._writer, time.monotonic()
 
     @property
     def seq(self) -> int:
@@ -74,9 +80,7 @@ class Log:
         """Write rows, all or none. LogUnavailable: nothing was written, and no start will ever read
         any of them."""
         rows = rows if isinstance(rows, list) else list(rows)
-        seq = self._writer.write(rows, time.monotonic())
-        if self._control is not None and rows:
-            self._control.wrote(seq)
+        self._writer.write(rows, time.monotonic())
 
     def retry(self) -> bool:
         """Return whether the log can be written again after an error. A segment that cannot be

@@ -85,6 +85,7 @@ class RespServer:
             context.input_budget.native,
             self._limits(),
             None if tls is None else tls.pem,
+            None if context.file_log is None else context.file_log.for_workers,
         )
         self.clients.workers = self.workers
         context.sequencer.serve(self)
@@ -132,8 +133,10 @@ class RespServer:
         assert self._wake is not None
         with contextlib.suppress(BlockingIOError):
             self._wake.recv(4096)
+        batch, events = self.workers.take_events()
+        if batch is not None:
+            self.context.sequencer.take_over(*batch)
         self.context.sequencer.join()
-        _, events = self.workers.take_events()
         for kind, number, commands, outcomes in events:
             client = self.clients.connections.get(number)
             if kind == "closed":
