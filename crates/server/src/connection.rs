@@ -29,6 +29,7 @@ const RESERVED: usize = 64 << 10;
 const MAX_UNAUTHENTICATED_BYTES: usize = 64 << 10;
 /// Bytes per second at which a large request must arrive.
 const MIN_RATE: f64 = 65536.0;
+const HTTP: &str = "Protocol error: this is HTTP, whose port is another";
 /// How a TLS client starts, and no command does.
 const TLS_HELLO: &[u8] = b"\x16\x03";
 
@@ -66,6 +67,8 @@ pub struct Connection {
     ended: bool,
     /// To be closed after the replies so far.
     closing: bool,
+    /// After the commands that the control plane has, the client has sent HTTP.
+    http: bool,
     /// The client does not accept replies, since then.
     blocked_since: Option<Instant>,
     /// When the request started that is not complete.
@@ -92,6 +95,7 @@ impl Connection {
             unprocessed: false,
             ended: false,
             closing: false,
+            http: false,
             blocked_since: None,
             begun: now,
             charged: 0,
@@ -198,10 +202,14 @@ impl Connection {
                 self.refuse(inner, "Protocol error: unauthenticated bulk length")
             }
             Ended::Nothing => Next::Wait,
-            Ended::Commands(commands) if is_http(&commands) => {
-                self.refuse(inner, "Protocol error: this is HTTP, whose port is another")
-            }
-            Ended::Commands(commands) => {
+            Ended::Commands(mut commands) => {
+                if let Some(at) = commands.iter().position(is_http) {
+                    self.http = true;
+                    commands.truncate(at);
+                }
+                if commands.is_empty() {
+                    return self.refuse(inner, HTTP);
+                }
                 self.busy = true;
                 self.unprocessed = after > 0;
                 lent.shared.events.post(Event::Commands(self.session.id, commands));
@@ -248,6 +256,10 @@ impl Connection {
     pub fn resume(&mut self, close: bool, shared: &Shared) -> Next {
         self.busy = false;
         self.closing |= close;
+        if self.http && !self.closing {
+            let session = self.session.clone();
+            return self.refuse(&mut session.lock(), HTTP);
+        }
         self.after_wait(shared)
     }
 
@@ -382,8 +394,7 @@ impl Connection {
 }
 
 /// Any web page can make a browser send such lines here, with commands below them.
-fn is_http(commands: &[Words]) -> bool {
-    let starts =
-        |word: &[u8]| word.eq_ignore_ascii_case(b"POST") || word.eq_ignore_ascii_case(b"HOST:");
-    commands.iter().any(|words| starts(words.get(0)))
+fn is_http(command: &Words) -> bool {
+    let word = command.get(0);
+    word.eq_ignore_ascii_case(b"POST") || word.eq_ignore_ascii_case(b"HOST:")
 }

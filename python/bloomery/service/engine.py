@@ -297,12 +297,13 @@ class Engine:
 
     def exchange(self, entries: Iterable[Entry], now: float) -> None:
         """Replace all filters by those of a snapshot."""
-        for entry in list(self.state.filters.values()):
-            self.state.remove(entry)
-        self.state.now = now
-        for entry in entries:
-            self.state.put(entry)
-            self._changed(entry)
+        with self.state.change():
+            for entry in list(self.state.filters.values()):
+                self.state.remove(entry)
+            self.state.now = now
+            for entry in entries:
+                self.state.put(entry)
+                self._changed(entry)
         self.on_exchange()
 
     # Reads.

@@ -4,7 +4,7 @@ and when the log is replayed, so that a replay leads to the same memory."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -77,6 +77,8 @@ class State:
         self.names: Mapping[bytes, Entry] = MappingProxyType(self._names)
         self._shelf: _native.Shelf | None = None
         self._scratch = _native.Shelf()  # applies keys where no server runs
+        self._hidden: set[bytes] = set()  # names to take off the shelf
+        self._changing = False  # an operation is under way
         self.next_id = 1
         self._last_refused = 0  # the highest number of a filter that was refused: keys can follow
         self.numbers_are_drawn = False  # nodes draw numbers, and do not count them
@@ -113,8 +115,7 @@ class State:
     def remove(self, entry: Entry) -> None:
         """Remove an entry with its filter."""
         del self._filters[entry.id], self._names[entry.name]
-        if self._shelf is not None:
-            self._shelf.drop(entry.name)
+        self._hide(entry.name)
         self.on_drop(entry)
 
     def _set_name(self, entry: Entry, name: bytes) -> None:
@@ -122,13 +123,36 @@ class State:
         self.count(entry)
         before, entry.name = entry.name, name
         self._names[name] = self._names.pop(before)
-        if self._shelf is not None:
-            self._shelf.drop(before)
-            self._show(entry)
+        self._show(entry)
+        self._hide(before)
 
     def _show(self, entry: Entry) -> None:
         if self._shelf is not None:
             _put_on(self._shelf, entry.name, entry)
+
+    def _hide(self, name: bytes) -> None:
+        """Take a name off the shelf, at the end of the operation."""
+        self._hidden.add(name)
+        if not self._changing:
+            self._hide_all()
+
+    def _hide_all(self) -> None:
+        names, self._hidden = self._hidden, set()
+        if self._shelf is not None:
+            for name in names.difference(self._names):
+                self._shelf.drop(name)
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Publish what follows so that a name which gets another filter has one at any moment:
+        workers read at any moment."""
+        before, self._changing = self._changing, True
+        try:
+            yield
+        finally:
+            self._changing = before
+            if not before:
+                self._hide_all()
 
     def count(self, entry: Entry) -> int:
         """Return how many keys a filter has now."""
@@ -160,7 +184,8 @@ class State:
         while True:
             latest, self.now = max(self.now, at), at
             try:
-                work = resume()
+                with self.change():
+                    work = resume()
             except StopIteration as end:
                 return end.value
             finally:

@@ -170,7 +170,7 @@ class RespServer:
         share = Slice()
         for words in commands:
             await dispatch(client, words)
-            if client.closing or client.session.left:
+            if client.closing or client.id not in self.clients.connections:
                 break
             if client.session.pending > limits.MAX_PENDING_REPLIES:
                 await self._accepts_replies(client)
@@ -179,9 +179,10 @@ class RespServer:
         self.workers.resume(client.session, client.closing)
 
     async def _accepts_replies(self, client: ClientState) -> None:
-        """Return when the client has accepted most of its replies, or has gone."""
+        """Return when the client has accepted most of its replies, or has gone. A worker
+        disconnects one that accepts none."""
         self.workers.flush(client.session)
-        while client.session.pending > limits.MAX_PENDING_REPLIES // 4:
+        while client.session.pending > limits.MAX_PENDING_REPLIES:
             if client.id not in self.clients.connections:
                 return
             await asyncio.sleep(_POLL)
