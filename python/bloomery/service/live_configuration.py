@@ -14,6 +14,7 @@ from bloomery.service.config.configuration import Configuration
 from bloomery.service.config.settings import Settings, find
 from bloomery.service.declared import DeclaredFilters
 from bloomery.service.engine import Engine
+from bloomery.service.events import Event
 from bloomery.service.lookup.lookups import Lookups
 from bloomery.service.observe import logs
 from bloomery.service.observe.logs import Say
@@ -42,6 +43,7 @@ class LiveConfiguration:
         self._engine, self._lookups, self._declared = engine, lookups, declared
         self._exchange_webhook, self._alerts = exchange_webhook, alerts
         self._say, self._read = say, read
+        self.on_change: Event[[]] = Event()  # other settings are used
 
     def apply(self, new: Settings) -> None:
         """Go by other settings from now on; the caller has checked them."""
@@ -51,6 +53,7 @@ class LiveConfiguration:
         logs.set_level(new.log_level)
         for item in fields(new):
             setattr(self.settings, item.name, getattr(new, item.name))
+        self.on_change()
 
     async def reload(self) -> None:
         """Read the configuration again, go by what can be changed while the server runs, and say

@@ -89,6 +89,7 @@ class RespServer:
         )
         self.clients.workers = self.workers
         context.sequencer.serve(self)
+        context.live.on_change.subscribe(self._follow_settings)
         asyncio.get_running_loop().add_reader(self._wake.fileno(), self._woken)
         if tls is not None:
             tls.on_change.subscribe(self._replace_certificate)
@@ -107,6 +108,10 @@ class RespServer:
             settings.tls_handshake_seconds,
             settings.client_output_limit,
         )
+
+    def _follow_settings(self) -> None:
+        self.workers.configure(self._limits())
+        self.context.input_budget.follow_settings()
 
     def _replace_certificate(self, certificate: Certificate) -> None:
         self.workers.replace_certificate(*certificate.pem)
@@ -222,10 +227,7 @@ class RespServer:
     # Each second, and at the end.
 
     def sweep(self) -> None:
-        """Each second: tell the workers what the settings are, and disconnect clients that do not
-        log in."""
-        self.workers.configure(self._limits())
-        self.context.input_budget.follow_settings()
+        """Each second: disconnect clients that do not log in. Workers disconnect slow ones."""
         now = time.monotonic()
         for client in list(self.clients.connections.values()):
             if client.login_is_over(now):
