@@ -147,6 +147,7 @@ class Node:
         if self._timer is not None:
             self._timer.cancel()
         self.broken = self.broken or "it is stopped"
+        self._watch()
         self._snapshots.kill()
         for task in self._tasks:
             task.cancel()
@@ -276,7 +277,7 @@ class Node:
             raise errors.StoreUnavailable(f"this node cannot follow the others: {self.broken}")
 
     def _watch(self) -> None:
-        """At the start of each tick: native code must not answer from a copy that is too old."""
+        """Let native code answer until the copy is too old. Called in each step and each tick."""
         strong = self.settings.store_consistency == "strong"
         bypassed = strong or not self.may_answer
         if bypassed is not self.engine.shelf.bypassed:
@@ -445,6 +446,7 @@ class Node:
     def _break(self, reason: str) -> None:
         """Follow no more: nothing that this node has can be relied on."""
         self.broken = reason
+        self._watch()  # native code answers nothing more
         self.alerts.begin("store-unavailable", f"this node cannot follow the others: {reason}")
         problem = errors.StoreUnavailable(reason)
         for future in self._reads.values():
