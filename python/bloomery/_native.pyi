@@ -829,10 +829,10 @@ class Shelf:
         """While true, the native path does nothing: Python sees every command."""
     @bypassed.setter
     def bypassed(self, value: bool, /) -> None: ...
-    def set_due(self, seconds: float | None) -> None:
-        """Let Python handle every command from then on: a filter expires or rotates. None:
-        never."""
-    def set_stale(self, seconds: float | None) -> None:
+    def set_due(self, at: float | None) -> None:
+        """Let Python handle every command from a time of `time.monotonic` on: a filter expires or
+        rotates. None: never."""
+    def set_stale(self, at: float | None) -> None:
         """Do the same when the copy of a node is too old."""
     def hashes(self, name: bytes, keys: Batch) -> bytes:
         """The hash of each key, 8 bytes each, as this filter has them."""

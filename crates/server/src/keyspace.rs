@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bloomery_core::budget;
 
@@ -258,10 +258,10 @@ impl Default for Deadline {
 
 impl Deadline {
     /// None: never.
-    fn set(&self, after: Option<Duration>) {
-        let at =
-            after.and_then(|after| u64::try_from((self.base.elapsed() + after).as_micros()).ok());
-        self.at.store(at.unwrap_or(u64::MAX), Relaxed);
+    fn set(&self, at: Option<Instant>) {
+        let after = at.map(|at| at.saturating_duration_since(self.base).as_micros());
+        let after = after.and_then(|after| u64::try_from(after).ok());
+        self.at.store(after.unwrap_or(u64::MAX), Relaxed);
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -271,14 +271,14 @@ impl Deadline {
 }
 
 impl Keyspace {
-    /// Hands all commands to the control plane after this time. None: never.
-    pub fn set_due(&self, after: Option<Duration>) {
-        self.due.set(after);
+    /// Hands all commands to the control plane from this time on. None: never.
+    pub fn set_due(&self, at: Option<Instant>) {
+        self.due.set(at);
     }
 
     /// As `set_due`, when the copy of a node is too old.
-    pub fn set_stale(&self, after: Option<Duration>) {
-        self.stale.set(after);
+    pub fn set_stale(&self, at: Option<Instant>) {
+        self.stale.set(at);
     }
 
     /// Returns whether the control plane handles every command now.

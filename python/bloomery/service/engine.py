@@ -9,6 +9,7 @@ A server and a node differ in the log (`BatchLog`): a file, or a stream of Redis
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable, Set
 from functools import partial
@@ -360,8 +361,8 @@ class Engine:
         """Report to native code when the next filter expires or rotates: commands from then on
         start a tick first. Nodes have it in the log."""
         if self.batches.exclusive and not self.frozen and self.problem is None:
-            due = self.state.next_due
-            self.shelf.set_due(None if due is None else due - self.now)
+            due, at = self.state.next_due, time.monotonic()
+            self.shelf.set_due(None if due is None else at + due - self.now)
 
     def _passed(self, entry: Entry, name: bytes, done: asyncio.Future[Any]) -> None:
         if not done.cancelled():

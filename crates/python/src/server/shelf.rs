@@ -124,8 +124,13 @@ fn named<'a>(py: Python<'_>, data: &'a [u8]) -> PyResult<(&'a [u8], &'a [u8])> {
     split_name(data).ok_or_else(truncated)
 }
 
-fn duration(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::from_secs(1 << 32))
+/// A time of `time.monotonic`. If this thread has to wait between the two clocks, it is earlier, and
+/// never later.
+fn instant(py: Python<'_>, at: f64) -> PyResult<Instant> {
+    let now = Instant::now();
+    let monotonic: f64 = py.import("time")?.call_method0("monotonic")?.extract()?;
+    let after = (at - monotonic).clamp(0.0, f64::from(u32::MAX));
+    Ok(now + Duration::from_secs_f64(after))
 }
 
 /// Refuses operations that have no hashes.
@@ -468,15 +473,17 @@ impl Shelf {
         self.keyspace.bypassed.load(Relaxed)
     }
 
-    /// Python handles every command from then on, in seconds: a filter expires or rotates. None:
-    /// never.
-    fn set_due(&self, seconds: Option<f64>) {
-        self.keyspace.set_due(seconds.map(duration));
+    /// Python handles every command from a time of `time.monotonic` on: a filter expires or rotates.
+    /// None: never.
+    fn set_due(&self, py: Python<'_>, at: Option<f64>) -> PyResult<()> {
+        self.keyspace.set_due(at.map(|at| instant(py, at)).transpose()?);
+        Ok(())
     }
 
     /// As `set_due`, when the copy of a node is too old.
-    fn set_stale(&self, seconds: Option<f64>) {
-        self.keyspace.set_stale(seconds.map(duration));
+    fn set_stale(&self, py: Python<'_>, at: Option<f64>) -> PyResult<()> {
+        self.keyspace.set_stale(at.map(|at| instant(py, at)).transpose()?);
+        Ok(())
     }
 
     /// Whether the next batch has records.

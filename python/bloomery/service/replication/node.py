@@ -282,8 +282,8 @@ class Node:
         bypassed = strong or not self.may_answer
         if bypassed is not self.engine.shelf.bypassed:
             self.engine.shelf.bypassed = bypassed
-        if not bypassed:
-            self.engine.shelf.set_stale(self.core.options.max_lag - self.lag)
+        if self.core.fresh is not None:
+            self.engine.shelf.set_stale(self.core.fresh + self.core.options.max_lag)
 
     # How it is.
 
