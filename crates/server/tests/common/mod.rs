@@ -90,6 +90,10 @@ impl Filter for Exact {
         3
     }
 
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     fn check_layers(&self) -> Result<(), Refusal> {
         Ok(())
     }
