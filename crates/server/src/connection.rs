@@ -114,6 +114,9 @@ impl Connection {
     pub fn advance(&mut self, lent: &mut Lent<'_>) -> Next {
         let session = self.session.clone();
         let mut inner = session.lock();
+        if self.closing && self.greeting.is_some() {
+            return self.greet(lent);
+        }
         if self.busy || self.closing || self.blocked_since.is_some() || inner.held {
             return Next::Wait;
         }
@@ -146,6 +149,23 @@ impl Connection {
         match next {
             Next::Wait if self.can_continue(&inner) => Next::Continue,
             next => next,
+        }
+    }
+
+    /// Continues the handshake of a client that is turned away: its replies follow it, and what it
+    /// sends is dropped.
+    fn greet(&mut self, lent: &mut Lent<'_>) -> Next {
+        if !self.readable {
+            return Next::Wait;
+        }
+        match self.read(lent) {
+            Ok(0) => Next::Close,
+            Ok(_) => Next::Wait,
+            Err(problem) if problem.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                Next::Wait
+            }
+            Err(_) => Next::Close,
         }
     }
 

@@ -226,7 +226,7 @@ impl Worker {
         let section = Section::begin();
         let ready = std::mem::take(&mut self.ready);
         let mut each = ready.into_iter();
-        while let Some(client) = each.next() {
+        for client in each.by_ref() {
             let Some(connection) = self.connections.get_mut(&client) else { continue };
             connection.listed = false;
             let mut lent = Lent {

@@ -44,7 +44,7 @@ def test_a_name_is_locked_until_all_have_unlocked_it() -> None:
     async def main() -> None:
         shelf = _native.Shelf()
         shelf.put(b"seen", BloomFilter(10), 1)
-        session = _native.Session(shelf, 100, 100, 100)
+        session = _native.Session(shelf, 1, 100, 100, 100)
         locks = NameLocks(shelf)
         for _ in range(2):
             locks.lock([b"seen", b"none"])
@@ -52,7 +52,7 @@ def test_a_name_is_locked_until_all_have_unlocked_it() -> None:
         locks.unlock([b"seen"])
         await locks.unlocked(b"free")
         assert locks.is_locked([b"free", b"seen"])
-        assert session.feed(b"BF.EXISTS seen a\r\n") == [b"BF.EXISTS", b"seen", b"a"]
+        assert session.feed(b"BF.EXISTS seen a\r\n") == [[b"BF.EXISTS", b"seen", b"a"]]
         assert not waiting.done()
         locks.unlock([b"seen"])
         await waiting

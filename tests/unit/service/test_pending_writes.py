@@ -62,20 +62,21 @@ class Client:
 
     def __init__(self, protocol: int = 2, *, exclusive: bool = False) -> None:
         self.shelf = shelf(exclusive)
-        self.session = _native.Session(self.shelf, *LIMITS)
+        self.session = _native.Session(self.shelf, 1, *LIMITS)
         self.session.protocol = protocol
         self.taken = b""
 
     def results(self) -> list[Any]:
         """Apply the batch; return its results."""
-        return applied(self.shelf, self.shelf.take_log())
+        return applied(self.shelf, self.shelf.take_log()[0])
 
     def run(self, data: bytes) -> None:
         """Feed, and let batches be applied until nothing more can be done."""
         given = self.session.feed(data)
         while given is not None or self.session.writing:
             if isinstance(given, list):
-                self.session.reply(PYTHON)
+                for words in given:
+                    self.session.reply(b"+PONG\r\n" if words[0].upper() == b"PING" else PYTHON)
             elif given is None:
                 assert self.session.answer(Outcomes(self.results())) == []
                 self.taken += self.session.take()
@@ -142,7 +143,7 @@ def test_a_read_waits_for_the_writes_before_it() -> None:
     assert session.feed(exists(b"b")) is None
     assert session.waiting == left + len(exists(b"b"))
     assert session.take() == b""
-    records = client.shelf.take_log()
+    records, _ = client.shelf.take_log()
     name = len(named(b"plain"))
     assert [(id, op, len(data)) for id, op, data in records] == [(1, Op.ADD, name + 16)]
     session.answer(Outcomes(applied(client.shelf, records)))
@@ -166,7 +167,7 @@ def test_nothing_is_done_before_it_is_applied() -> None:
     assert client.session.feed(add(b"a") + packed(b"BF.MADD", b"growing", b"b", b"c")) is None
     assert client.shelf.contains(b"plain", [b"a"]) == b"\0"
     assert client.shelf.figures(b"growing") == (0, 0, 0, 0)
-    assert [record[:2] for record in client.shelf.take_log()] == [(1, Op.ADD), (2, Op.ADD)]
+    assert [record[:2] for record in client.shelf.take_log()[0]] == [(1, Op.ADD), (2, Op.ADD)]
 
 
 def test_an_error_of_the_protocol_comes_behind_the_answers() -> None:
@@ -233,10 +234,10 @@ def test_unfinished_record_is_answered_later() -> None:
     """A thread still applies one record: nothing is answered, and the client waits, until all
     results exist. Clients without a write in it are answered at once."""
     held = shelf()
-    first, second = (_native.Session(held, *LIMITS) for _ in range(2))
+    first, second = (_native.Session(held, n, *LIMITS) for n in range(2))
     assert first.feed(add(b"a") + add(b"b", b"growing") + exists(b"a")) is None
     assert second.feed(add(b"c", b"counts")) is None
-    results = applied(held, held.take_log())
+    results = applied(held, held.take_log()[0])
     unfinished = Outcomes([results[0], object(), results[2]])
     assert second.answer(unfinished) == []
     assert second.take() == b":1\r\n"
@@ -287,7 +288,7 @@ def test_present_key_is_answered_while_the_log_fails() -> None:
     sent = add(b"a") + add(b"b") + packed(b"BF.MADD", b"plain", b"a", b"a") + add(b"a")
     assert client.session.feed(sent) is None
     assert client.session.take() == b":0\r\n"
-    assert len(client.shelf.take_log()) == 1
+    assert len(client.shelf.take_log()[0]) == 1
     client.session.fail(b"-MISCONF\r\n")
     assert client.session.take() == b"-MISCONF\r\n*2\r\n:0\r\n:0\r\n:0\r\n"
 
@@ -310,14 +311,14 @@ def test_commands_of_many_keys_are_for_python() -> None:
     given = client.session.feed(long)
     while given is True:
         given = client.session.feed(b"")
-    assert given == [b"BF.MADD", b"plain", *keys]
+    assert given == [[b"BF.MADD", b"plain", *keys]]
     assert client.session.feed(add(b"a") + long) is None
     assert client.session.waiting == len(long)
     client.session.answer(Outcomes(client.results()))
     given = client.session.feed(b"")
     while given is True:
         given = client.session.feed(b"")
-    assert given == [b"BF.MADD", b"plain", *keys]
+    assert given == [[b"BF.MADD", b"plain", *keys]]
     client.session.reply(PYTHON)
     given = client.session.feed(packed(b"BF.MEXISTS", b"none", *keys))
     while given is True:
@@ -325,7 +326,7 @@ def test_commands_of_many_keys_are_for_python() -> None:
     assert given is None
     assert client.session.take() == b":1\r\n" + PYTHON + b"*%d\r\n" % MANY + b":0\r\n" * MANY
     assert client.session.feed(packed(b"BF.MADD", b"plain", *keys[2:])) is None
-    assert [len(data) for _, _, data in client.shelf.take_log()] == [
+    assert [len(data) for _, _, data in client.shelf.take_log()[0]] == [
         len(named(b"plain")) + 8 * (MANY - 2)
     ]
 
@@ -338,11 +339,11 @@ def test_unusual_writes_are_for_python() -> None:
     most = held.most_layers
 
     def is_native(*words: bytes, **settings: bool) -> bool:
-        session = _native.Session(held, *LIMITS)
+        session = _native.Session(held, 1, *LIMITS)
         for name, value in settings.items():
             setattr(session, name, value)
         given = session.feed(packed(*words))
-        assert given is None or given == list(words)
+        assert given is None or given == [list(words)]
         return given is None
 
     usual = b"BF.ADD", b"plain", b"a"
@@ -381,7 +382,7 @@ def test_a_restricted_client_writes_what_it_may() -> None:
     client.session.permit(b"plain", write=True)
     assert client.session.feed(add(b"a") + add(b"a", b"growing")) is None
     client.session.answer(Outcomes(client.results()))
-    assert client.session.feed(b"") == [b"BF.ADD", b"growing", b"a"]
+    assert client.session.feed(b"") == [[b"BF.ADD", b"growing", b"a"]]
     assert client.session.take() == b":1\r\n"
 
 
@@ -389,26 +390,29 @@ def test_a_client_writes_in_one_batch_at_a_time() -> None:
     """While its writes in one batch are open it writes in no other: results are those of one."""
     client = Client()
     assert client.session.feed(add(b"a")) is None
-    records = client.shelf.take_log()
+    records, waiters = client.shelf.take_log()
+    assert len(waiters) == 1
     assert client.session.feed(add(b"b")) is None
     assert client.session.waiting == len(add(b"b"))
-    assert client.shelf.take_log() == []
+    records_later, waiters = client.shelf.take_log()
+    assert (records_later, len(waiters)) == ([], 0)
     client.session.answer(Outcomes(applied(client.shelf, records)))
     assert client.session.feed(b"") is None
-    assert len(client.shelf.take_log()) == 1
+    assert len(client.shelf.take_log()[0]) == 1
 
 
 def test_clients_of_a_batch_share_its_records() -> None:
     """Keys of the same filter go together, and every client gets the answers to its own."""
     held = shelf()
-    clients = [_native.Session(held, *LIMITS) for _ in range(3)]
-    for n, client in enumerate(clients):
+    clients = [_native.Session(held, n, *LIMITS) for n in range(4)]
+    for n, client in enumerate(clients[:3]):
         assert client.feed(packed(b"BF.MADD", b"plain", b"all", b"%d" % n)) is None
     assert held.note(7, Op.CLEAR, b"") == 1
     assert held.note_keys(b"plain", ["all", "x"], Op.ADD) == (2, (2, 0))
     assert held.note_keys(b"plain", ["y"], Op.ADD) == (1, (2, 2))
-    assert clients[0].feed(packed(b"BF.DEL", b"plain", b"all")) is None
-    records = held.take_log()
+    assert clients[3].feed(packed(b"BF.DEL", b"plain", b"all")) is None
+    records, waiters = held.take_log()
+    assert len(waiters) == 4
     name = len(named(b"plain"))
     assert [(id, op, len(data)) for id, op, data in records] == [
         (1, Op.ADD, name + 48),
@@ -422,8 +426,9 @@ def test_clients_of_a_batch_share_its_records() -> None:
     assert held.apply(records, results, 60.0) is True
     for client in clients:
         assert client.answer(Outcomes(results)) == []
-    assert clients[0].take().startswith(b"*2\r\n:1\r\n:1\r\n-ERR this kind")
-    assert [client.take() for client in clients[1:]] == [b"*2\r\n:0\r\n:1\r\n"] * 2
+    assert clients[0].take() == b"*2\r\n:1\r\n:1\r\n"
+    assert [client.take() for client in clients[1:3]] == [b"*2\r\n:0\r\n:1\r\n"] * 2
+    assert clients[3].take().startswith(b"-ERR this kind")
 
 
 def test_keys_of_one_command_stay_in_one_record() -> None:
@@ -435,7 +440,7 @@ def test_keys_of_one_command_stay_in_one_record() -> None:
     assert held.note_keys(b"plain", keys, Op.ADD) == (8_000, (1, 0))
     assert held.note_keys(b"plain", [], Op.ADD) == (0, (1, 8_000))
     name = len(named(b"plain"))
-    assert [len(data) - name for _, _, data in held.take_log()] == [128_000, 64_000]
+    assert [len(data) - name for _, _, data in held.take_log()[0]] == [128_000, 64_000]
     assert held.note_keys(b"growing", ["a"], Op.ADD_NEW) == (1, (0, 0))
 
 
@@ -445,7 +450,7 @@ def test_only_operations_with_hashes_are_noted_with_keys() -> None:
         held.note_keys(b"none", ["a"], Op.ADD)
     with pytest.raises(errors.InvalidParameter, match="operation 8"):
         held.note_keys(b"plain", ["a"], Op.CLEAR)
-    assert held.take_log() == []
+    assert held.take_log()[0] == []
 
 
 def test_a_write_is_counted_once_when_it_is_answered() -> None:
@@ -472,7 +477,7 @@ def test_commands_in_conflict_run_again(change: str) -> None:
     session = client.session
     sent = add(b"a") + packed(b"BF.MADD", b"growing", b"x", b"y") + b"BF.ADD plain b\r\n"
     assert session.feed(sent + add(b"z", b"growing") + exists(b"a")) is None
-    records = client.shelf.take_log()
+    records, _ = client.shelf.take_log()
     assert [id for id, _, _ in records] == [1, 2, 1, 2]
     client.shelf.drop(b"plain")
     if change != "dropped":

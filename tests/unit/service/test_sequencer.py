@@ -1,4 +1,5 @@
-"""The sequencer: which writes are one batch, when it goes to the log, and who is answered by it."""
+"""The sequencer: which writes are one batch, when it goes to the log, and which clients it
+answers."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bloomery import BloomFilter, errors
+from bloomery import BloomFilter, _native, errors
 from bloomery.service.domain.operations import Conflict, Op, Record
 from bloomery.service.domain.state import State
 from bloomery.service.durability.no_log import NodeLog
 from bloomery.service.engine import Engine
-from bloomery.service.sequencer import Sequencer, Writer
+from bloomery.service.sequencer import Sequencer
 from waiting import PATIENCE
 
 
@@ -51,6 +52,16 @@ class SharedLog:
         self.sent.append((number, records, asyncio.get_running_loop().time()))
         self._came.set()
 
+    def finish(
+        self,
+        number: int,
+        records: list[Record],
+        results: list[Any],
+        at: float,
+        problem: errors.BloomeryError | None,
+    ) -> None:
+        """Do nothing: workers do not write this log."""
+
     def add(self, *keys: str) -> list[asyncio.Task[Any]]:
         """As many clients as keys."""
         submit = self.sequencer.submit_keys
@@ -81,31 +92,29 @@ class SharedLog:
         self.sequencer.refused(self.sent[self.applied - 1][0], problem)
 
 
-class Client(Writer):
-    """A connection that has written, and keeps what it is answered."""
+class Clients:
+    """Keeps what clients of the Redis protocol are answered: results or an error, and how many
+    clients wait for them."""
 
-    def __init__(self, *, writing: bool = True, broken: bool = False) -> None:
-        self._writing, self._broken = writing, broken
-        self.answers: list[Any] = []
-        self.held = self.sends = 0
+    def __init__(self, log: SharedLog) -> None:
+        self.log, self.answers = log, list[tuple[Any, int]]()
+        self.sessions: list[_native.Session] = []
+        log.sequencer.serve(self)
 
-    @property
-    def writing(self) -> bool:
-        return self._writing
+    def add(self, key: str) -> _native.Session:
+        """A new client adds a key, as a worker does it: the sequencer is woken by a tick."""
+        session = _native.Session(self.log.engine.shelf, len(self.sessions), 10, 100, 1000)
+        assert session.feed(b"BF.ADD f %b\r\n" % key.encode()) is None
+        self.sessions.append(session)
+        self.log.sequencer.join()
+        return session
 
-    def hold(self) -> None:
-        self.held += 1
+    def answer(self, batch: int, results: list[Any], waiters: _native.Waiters) -> None:
+        assert batch == self.log.sent[self.log.applied - 1][0]
+        self.answers.append((results, len(waiters)))
 
-    def send(self) -> None:
-        self.sends += 1
-
-    def answer(self, results: list[Any]) -> None:
-        if self._broken:
-            raise RuntimeError("broken")
-        self.answers.append(results)
-
-    def fail(self, problem: errors.BloomeryError) -> None:
-        self.answers.append(problem)
+    def fail(self, problem: errors.BloomeryError, waiters: _native.Waiters) -> None:
+        self.answers.append((problem, len(waiters)))
 
 
 async def tick() -> None:
@@ -173,75 +182,83 @@ def test_a_client_alone_is_not_delayed() -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_only_read_is_answered_in_the_tick() -> None:
-    """Its replies do not wait for the log."""
+def test_clients_are_answered_by_the_batch_that_has_their_writes() -> None:
+    """They write while another batch, with a write of a client, is on its way."""
 
     async def main() -> None:
-        log, reading, writing = SharedLog(), Client(writing=False), Client()
-        log.add("a")
-        for client in (reading, writing):
-            log.sequencer.join(client)
-        await tick()
-        assert (reading.sends, reading.held) == (1, 0)
-        assert (writing.sends, writing.held, writing.answers) == (0, 1, [])
-        results = await log.apply()
-        assert (reading.answers, writing.answers) == ([], [results])
-
-    asyncio.run(main())
-
-
-def test_a_client_of_two_ticks_is_answered_once() -> None:
-    """Two of its commands ended while another batch was on its way. Answered twice, it would take
-    the results of this batch for those of its later writes."""
-
-    async def main() -> None:
-        log, client = SharedLog(), Client()
-        waiting = log.add("a")
-        await tick()
-        for _ in range(2):
-            log.sequencer.join(client)
-            await tick()
-        waiting += log.add("b")
-        await tick()
-        await log.apply()
-        assert client.answers == []
-        results = await log.apply()
-        assert client.answers == [results]
-        assert await asyncio.gather(*waiting) == [(b"\1", None)] * 2
-
-    asyncio.run(main())
-
-
-def test_a_client_is_answered_by_the_batch_that_has_its_write() -> None:
-    """Another of its commands, which wrote nothing, ends while its write is on its way. The next
-    batch, of other clients, must not answer it."""
-
-    async def main() -> None:
-        log, client = SharedLog(), Client()
-        waiting = log.add("a")
-        log.sequencer.join(client)
+        log = SharedLog()
+        clients = Clients(log)
+        clients.add("a")
+        assert not log.sequencer.idle
         await tick()
         assert len(log.sent) == 1
-        log.sequencer.join(client)  # the other command ends
+        for key in ("b", "c"):
+            clients.add(key)
+            await tick()
+        waiting = log.add("d")
         await tick()
-        waiting += log.add("b")  # of another client
+        assert len(log.sent) == 1
         first = await log.apply()
-        assert client.answers == [first]
-        await log.apply()
-        assert client.answers == [first]
-        assert await asyncio.gather(*waiting) == [(b"\1", None)] * 2
+        assert clients.answers == [(first, 1)]
+        second = await log.apply()
+        assert clients.answers == [(first, 1), (second, 2)]
+        assert keys_of(second) == 3
+        assert await asyncio.gather(*waiting) == [(b"\1", None)]
+        assert log.sequencer.idle
 
     asyncio.run(main())
 
 
-def test_a_client_that_wrote_nothing_new_is_answered_without_a_batch() -> None:
-    """No record was noted, so there is nothing to wait for."""
+def test_batch_without_clients_answers_none() -> None:
+    """A client that only reads is in no batch, and a batch of coroutines has no clients."""
 
     async def main() -> None:
-        log, client = SharedLog(), Client()
-        log.sequencer.join(client)
+        log = SharedLog()
+        clients = Clients(log)
+        reading = _native.Session(log.engine.shelf, 1, 10, 100, 1000)
+        assert reading.feed(b"BF.EXISTS f a\r\n") is None
+        log.sequencer.join()
         await tick()
-        assert (client.held, client.answers, log.sent) == (1, [[]], [])
+        assert log.sent == []
+        waiting = log.add("a")
+        await log.apply()
+        assert await asyncio.gather(*waiting) == [(b"\1", None)]
+        assert clients.answers == []
+
+    asyncio.run(main())
+
+
+def test_barrier_waits_for_what_was_written_before_it() -> None:
+    """Without records before it, it is passed at the end of the tick."""
+
+    async def main() -> None:
+        log = SharedLog()
+        await asyncio.wait_for(log.sequencer.barrier(), PATIENCE)
+        Clients(log).add("a")
+        barrier = asyncio.ensure_future(log.sequencer.barrier())
+        await log.next()
+        assert not barrier.done()
+        await log.apply()
+        await asyncio.wait_for(barrier, PATIENCE)
+
+    asyncio.run(main())
+
+
+def test_many_clients_of_a_batch_pace_the_next() -> None:
+    """Clients of the Redis protocol count as coroutines do."""
+    pace = 0.2  # longer than a busy machine takes for what follows
+
+    async def main() -> None:
+        log = SharedLog(pace)
+        clients = Clients(log)
+        for n in range(8):
+            clients.add(str(n))
+        assert keys_of(await log.apply()) == 8
+        clients.add("a")
+        await log.apply()
+        (_, _, first), (_, _, second) = log.sent
+        assert second - first >= pace
+        assert [count for _, count in clients.answers] == [8, 1]
 
     asyncio.run(main())
 
@@ -250,19 +267,20 @@ def test_a_refused_batch_is_answered_with_the_error() -> None:
     """All that wait for it get it, nothing has changed, and the next batch goes to the log."""
 
     async def main() -> None:
-        log, client = SharedLog(), Client()
+        log = SharedLog()
+        clients = Clients(log)
         waiting = log.add("a", "b")
-        log.sequencer.join(client)
+        clients.add("x")
         await log.next()
         later = log.add("c")
         await tick()
         problem = errors.StoreUnavailable("no quorum")
         log.refuse(problem)
-        assert client.answers == [problem]
+        assert clients.answers == [(problem, 1)]
         for one in waiting:
             with pytest.raises(errors.StoreUnavailable, match="no quorum"):
                 await one
-        assert log.engine.shelf.contains(b"f", ["a", "b"]) == b"\0\0"
+        assert log.engine.shelf.contains(b"f", ["a", "b", "x"]) == b"\0\0\0"
         assert keys_of(await log.apply()) == 1
         assert await asyncio.gather(*later) == [(b"\1", None)]
 
@@ -332,24 +350,6 @@ def test_answers_of_one_record_are_divided() -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_fails_keeps_no_other_from_its_answer() -> None:
-    """It gets an error that says that the write was applied."""
-
-    async def main() -> None:
-        log = SharedLog()
-        broken, client = Client(broken=True), Client()
-        waiting = log.add("a")
-        for writer in (broken, client):
-            log.sequencer.join(writer)
-        results = await log.apply()
-        assert client.answers == [results]
-        (problem,) = broken.answers
-        assert "the write was applied" in str(problem)
-        await asyncio.gather(*waiting)
-
-    asyncio.run(main())
-
-
 def test_a_client_that_has_gone_is_passed_over() -> None:
     """Its coroutine was cancelled while its write was on its way."""
 
@@ -370,16 +370,17 @@ def test_close_answers_a_batch_that_the_log_does_not(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("bloomery.service.sequencer._CLOSING", 0.05)
 
     async def main() -> None:
-        log, client = SharedLog(), Client()
+        log = SharedLog()
+        clients = Clients(log)
         (waiting,) = log.add("a")
-        log.sequencer.join(client)
+        clients.add("b")
         await log.next()
         await log.sequencer.close()
         with pytest.raises(errors.StoreUnavailable, match="may be done or not"):
             await waiting
-        assert len(client.answers) == 1
+        assert len(clients.answers) == 1
         assert log.sequencer.idle
         await log.apply()
-        assert len(client.answers) == 1
+        assert len(clients.answers) == 1
 
     asyncio.run(main())

@@ -50,13 +50,13 @@ class Server:
 
     def __init__(self) -> None:
         self.shelf = shelf()
-        self.session = _native.Session(self.shelf, *LIMITS)
+        self.session = _native.Session(self.shelf, 1, *LIMITS)
         self.log: list[tuple[int, int, bytes]] = []
         self.replies = b""
 
     def apply(self) -> None:
         """Apply the batch, and answer it."""
-        records, results = self.shelf.take_log(), list[Any]()
+        (records, _), results = self.shelf.take_log(), list[Any]()
         assert self.shelf.apply(records, results, 60.0) is True
         self.log += records
         assert self.session.answer(Outcomes(results)) == []
@@ -104,7 +104,7 @@ def test_a_filter_of_the_other_family_is_left_to_python() -> None:
     server.run(packed(b"CF.ADD", b"cells", b"1"))
     session = server.session
     for words in ([b"BF.EXISTS", b"cells", b"1"], [b"BF.MEXISTS", b"cells", b"1", b"2"]):
-        assert session.feed(packed(*words)) == words
+        assert session.feed(packed(*words)) == [words]
 
 
 def test_each_command_behind_a_refused_one_is_still_done() -> None:
@@ -120,7 +120,7 @@ def test_each_command_behind_a_refused_one_is_still_done() -> None:
 
 def test_when_the_log_fails_each_write_of_a_run_gets_the_error() -> None:
     """As many replies as commands: a client that counts them is not led astray."""
-    session = _native.Session(shelf(), *LIMITS)
+    session = _native.Session(shelf(), 1, *LIMITS)
     adds = b"".join(packed(b"BF.ADD", b"plain", b"%d" % key) for key in range(20))
     session.feed(adds + packed(b"BF.EXISTS", b"plain", b"3"))
     session.fail(b"-MISCONF\r\n")
@@ -143,20 +143,20 @@ def test_only_permitted_names_are_served_natively() -> None:
     session = server.session
     session.restricted = True
     ask, add = packed(b"BF.EXISTS", b"plain", b"1"), packed(b"BF.ADD", b"plain", b"1")
-    assert session.feed(ask) == [b"BF.EXISTS", b"plain", b"1"]
+    assert session.feed(ask) == [[b"BF.EXISTS", b"plain", b"1"]]
     session.permit(b"plain", write=False)
     other = packed(b"BF.MEXISTS", b"growing", b"1", b"2")
-    assert session.feed(ask * 3 + add + ask + other) == [b"BF.ADD", b"plain", b"1"]
+    assert session.feed(ask * 3 + add + ask + other) == [[b"BF.ADD", b"plain", b"1"]]
     assert session.take() == b":0\r\n" * 3
     session.reply(b"-NOPERM\r\n")
-    assert session.feed(b"") == [b"BF.MEXISTS", b"growing", b"1", b"2"]
+    assert session.feed(b"") == [[b"BF.MEXISTS", b"growing", b"1", b"2"]]
     assert session.take() == b"-NOPERM\r\n:0\r\n"
     session.permit(b"plain", write=True)
     session.permit(b"plain", write=False)  # takes nothing back
     server.run(add + ask + packed(b"PING"))
     assert server.replies == b":1\r\n:1\r\n+PONG\r\n"
     session.restricted = True  # what was permitted is forgotten
-    assert session.feed(ask) == [b"BF.EXISTS", b"plain", b"1"]
+    assert session.feed(ask) == [[b"BF.EXISTS", b"plain", b"1"]]
     session.restricted = False
     assert session.feed(ask) is None
 
@@ -164,27 +164,54 @@ def test_only_permitted_names_are_served_natively() -> None:
 def test_permits_stay_small() -> None:
     """However many names a client uses, what is remembered of it is bounded: some are asked for
     again."""
-    session = _native.Session(shelf(), *LIMITS)
+    session = _native.Session(shelf(), 1, *LIMITS)
     session.restricted = True
     session.permit(b"plain", write=True)
     for n in range(4096):
         session.permit(b"%d" % n, write=False)
-    assert session.feed(packed(b"BF.EXISTS", b"plain", b"1")) == [b"BF.EXISTS", b"plain", b"1"]
+    asked = [b"BF.EXISTS", b"plain", b"1"]
+    assert session.feed(packed(*asked)) == [asked]
     assert session.feed(packed(b"BF.EXISTS", b"4095", b"1")) is None
 
 
-def test_python_sees_everything_where_the_shelf_stands_aside() -> None:
-    """Of every client, until it does not any more; what waits in a chunk is handed out in order."""
-    held = shelf()
-    session = _native.Session(held, *LIMITS)
+def test_commands_of_python_are_handed_over_in_order() -> None:
+    """At most 64 at once, and none together with a native command that follows them."""
+    session = _native.Session(shelf(), 1, *LIMITS)
+    given = [[b"ECHO", b"%d" % n] for n in range(100)]
+    sent = b"".join(packed(*words) for words in given)
     asked = packed(b"BF.EXISTS", b"plain", b"a")
-    held.bypassed = True
-    assert held.bypassed
-    assert session.feed(asked + packed(b"PING") + asked) == [b"BF.EXISTS", b"plain", b"a"]
-    assert session.feed(b"") == [b"PING"]
-    held.bypassed = False
+    assert session.feed(sent + asked + packed(b"INFO") + packed(b"PING") + asked) == given[:64]
+    assert session.take() == b""
+    assert session.feed(b"") == given[64:]
+    assert session.feed(b"") == [[b"INFO"], [b"PING"]]
+    assert session.take() == b":0\r\n"
     assert session.feed(b"") is None
     assert session.take() == b":0\r\n"
+
+
+def test_bypassed_shelf_hands_every_command_to_python() -> None:
+    """This is so for every client. The rest of a chunk is native again as soon as it is not."""
+    held = shelf()
+    session = _native.Session(held, 1, *LIMITS)
+    asked = [b"BF.EXISTS", b"plain", b"a"]
+    pair = packed(*asked) + packed(b"PING")
+    held.bypassed = True
+    assert held.bypassed
+    assert session.feed(pair * 33) == [asked, [b"PING"]] * 32
+    held.bypassed = False
+    assert session.feed(b"") is None
+    assert session.take() == b":0\r\n+PONG\r\n"
+
+
+@pytest.mark.parametrize("due", ["set_due", "set_stale"])
+def test_shelf_is_bypassed_from_the_time_that_is_set(due: str) -> None:
+    held = shelf()
+    session, asked = _native.Session(held, 1, *LIMITS), [b"BF.EXISTS", b"plain", b"a"]
+    set_due = getattr(held, due)
+    for seconds, given in ((3600.0, None), (0.0, [asked]), (None, None), (-1.0, [asked])):
+        set_due(seconds)
+        assert session.feed(packed(*asked)) == given
+        assert not held.bypassed
 
 
 def test_hashes_by_name_are_those_of_the_filter() -> None:

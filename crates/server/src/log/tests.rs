@@ -37,8 +37,8 @@ impl Drop for Folder {
 
 fn open(folder: &Path, segment: u64, seq: u64) -> Log {
     let fsync = Fsync::Never;
-    Log::open(Options { folder: folder.into(), segment, seq, fsync, segment_bytes: 1 << 30 })
-        .unwrap()
+    let (folder, segment_bytes, control) = (folder.into(), 1 << 30, None);
+    Log::open(Options { folder, segment, seq, fsync, segment_bytes, control }).unwrap()
 }
 
 /// The row with this number: each has other data.
@@ -100,6 +100,7 @@ fn written_rows_are_read() {
         seq: 18,
         fsync: Fsync::Never,
         segment_bytes: 1,
+        control: None,
     };
     let Err(LogError(text)) = Log::open(again) else { panic!("a segment was replaced") };
     assert!(text.contains("exists already"), "{text}");
@@ -316,6 +317,7 @@ fn a_large_segment_is_followed_by_another() {
         seq: 0,
         fsync: Fsync::EverySecond,
         segment_bytes: 500,
+        control: None,
     })
     .unwrap();
     for seq in 1..100 {

@@ -25,6 +25,7 @@ class Copy:
 
     def __init__(self) -> None:
         self.engine = Engine(State(), NodeLog())
+        self.engine.batches = cast("Any", DrawnNumbers())  # nothing else of a log is used here
         self.engine.state.numbers_are_drawn = True
         self.replica = FilterReplica(self.engine)
         self.ms = 1_000_000
@@ -66,6 +67,7 @@ class DrawnNumbers:
     """Draws one number, as a node does for a new filter."""
 
     NUMBER = 77
+    exclusive = False
 
     def draw_number(self) -> int:
         return self.NUMBER
@@ -76,7 +78,7 @@ def hashes(*keys: str) -> bytes:
     shelf = _native.Shelf()
     shelf.put(b"", BloomFilter(1000, seed=7), 1)
     shelf.note_keys(b"", list(keys), Op.ADD)
-    ((_, _, data),) = shelf.take_log()
+    ((_, _, data),), _ = shelf.take_log()
     return operations.split(data)[1]
 
 
@@ -237,7 +239,6 @@ def test_a_lost_rename_is_repeated_as_a_copy() -> None:
     """The filter stays under its old name, where keys may have been added since, and keys for the
     new name go to the copy."""
     copy = Copy()
-    copy.engine.batches = cast("Any", DrawnNumbers())  # nothing else of a log is used here
     copy.create(OLD, "seen")
     copy.add(OLD, "before")
     rename = copy.record(Op.RENAME, OLD, operations.fields(to="renamed", replace=True))

@@ -21,7 +21,7 @@ def removed(shelf: _native.Shelf, name: bytes, keys: Any) -> Outcome:
 
 def _written(shelf: _native.Shelf, name: bytes, keys: Any, op: Op) -> Outcome:
     shelf.note_keys(name, keys, op)
-    ((number, noted, data),) = shelf.take_log()
+    ((number, noted, data),), _ = shelf.take_log()
     outcome = shelf.apply_one(number, noted, data)
     assert outcome is not None
     return outcome
