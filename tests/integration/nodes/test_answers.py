@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from bloomery import errors
 from bloomery.service.domain.operations import Record
 from bloomery.service.replication.node import Node
-from bloomery.service.resp.connection import RespConnection
 from bloomery.service.server import Server
 from integration.servers import RedisServer
 from unit.service.inside import running
@@ -55,9 +53,7 @@ def test_a_write_that_is_done_is_not_refused_with_another(
         async with running(tmp_path, store=store, store_bootstrap_seconds=0.1) as server:
             clients = [await _client(server) for _ in range(3)]
             (made, making), (_, adding), (_, late) = clients
-            one, two, three = (
-                cast("RespConnection", each) for each in server.resp.clients.connections.values()
-            )
+            one, two, three = server.resp.clients.connections.values()
             making.write(b"BF.RESERVE seen 0.01 1000\r\n")
             assert await made.readexactly(5) == b"+OK\r\n"
             assert server.node is not None
@@ -65,12 +61,12 @@ def test_a_write_that_is_done_is_not_refused_with_another(
             making.write(b"BF.RESERVE other 0.01 1000\r\n")
             assert await wait_until_async(lambda: len(gate.batches) == 1)
             adding.write(b"BF.ADD seen 1\r\n")
-            assert await wait_until_async(lambda: two.session.held)
+            assert await wait_until_async(lambda: two.session.writing)
             gate.forward()
             assert await wait_until_async(lambda: len(gate.batches) == 2)
-            assert await wait_until_async(lambda: not one.busy and not one.joined)
+            assert await wait_until_async(lambda: not one.busy)
             late.write(b"BF.ADD seen 2\r\n")
-            assert await wait_until_async(lambda: three.session.held)
+            assert await wait_until_async(lambda: three.session.writing)
             gate.refuse()
             assert await wait_until_async(lambda: len(gate.batches) == 3)
             gate.refuse()
