@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -207,9 +208,9 @@ def test_bypassed_shelf_hands_every_command_to_python() -> None:
 def test_shelf_is_bypassed_from_the_time_that_is_set(due: str) -> None:
     held = shelf()
     session, asked = _native.Session(held, 1, *LIMITS), [b"BF.EXISTS", b"plain", b"a"]
-    set_due = getattr(held, due)
-    for seconds, given in ((3600.0, None), (0.0, [asked]), (None, None), (-1.0, [asked])):
-        set_due(seconds)
+    set_due, now = getattr(held, due), time.monotonic()
+    for at, given in ((now + 3600, None), (now - 1, [asked]), (None, None), (0.0, [asked])):
+        set_due(at)
         assert session.feed(packed(*asked)) == given
         assert not held.bypassed
 
