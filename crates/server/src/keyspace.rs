@@ -1,8 +1,8 @@
 //! The filters of a server by name, and the records that wait for the log.
 //!
 //! A session holds `names` for reading while it processes a chunk of input. The thread that takes a
-//! batch holds it for writing, so no batch is taken in the middle of a chunk. The control plane holds
-//! it for writing while it changes which filters exist.
+//! batch holds it for writing, so no batch is taken in the middle of a chunk. The control plane
+//! holds it for writing while it changes which filters exist.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
