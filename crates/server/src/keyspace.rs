@@ -1,8 +1,8 @@
 //! The filters of a server by name, and the records that wait for the log.
 //!
-//! A session holds `names` for reading while it processes a chunk of input. Whoever takes a batch
-//! holds it for writing, so no batch is taken in the middle of a chunk. The control plane holds it
-//! for writing while it changes which filters exist.
+//! A session holds `names` for reading while it processes a chunk of input. The thread that takes a
+//! batch holds it for writing, so no batch is taken in the middle of a chunk. The control plane
+//! holds it for writing while it changes which filters exist.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -294,12 +294,12 @@ impl Keyspace {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next batch. Who needs both locks takes `names` first.
+    /// The next batch. A thread that needs both locks takes `names` first.
     pub fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next batch. Nobody is in the middle of a chunk then.
+    /// Takes the next batch. No session is in the middle of a chunk then.
     pub fn take(&self) -> Pending {
         let _names = self.names_mut();
         std::mem::take(&mut *self.pending())

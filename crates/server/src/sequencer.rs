@@ -2,8 +2,8 @@
 //! on its way at a time.
 //!
 //! A worker does that for a short batch of keys while the disk is fast. The control plane does it
-//! for all others: operations on whole filters, growth of large filters, a slow disk, nodes. Whoever
-//! has the role takes the next batch, so no record overtakes another.
+//! for all others: operations on whole filters, growth of large filters, a slow disk, nodes. The
+//! holder of the role takes the next batch, so no record overtakes another.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

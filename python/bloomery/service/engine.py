@@ -1,7 +1,7 @@
 """The filters of a server and the one way to change them: a record is appended to the log, applied
 in the order of the log, and then answered. Reads use what was applied.
 
-    commands ──submit──> sequencer: one batch per tick ──> log ──> apply ──> results
+    commands ──submit──> sequencer: one batch at a time ──> log ──> apply ──> results
 
 A server and a node differ in the log (`BatchLog`): a file, or a stream of Redis.
 """
@@ -359,7 +359,7 @@ class Engine:
 
     def _publish_due(self) -> None:
         """Report to native code when the next filter expires or rotates: commands from then on
-        start a tick first. Nodes have it in the log."""
+        come here and start a tick first. Nodes have it in the log."""
         if self.batches.exclusive and not self.frozen and self.problem is None:
             due, at = self.state.next_due, time.monotonic()
             self.shelf.set_due(None if due is None else at + due - self.now)

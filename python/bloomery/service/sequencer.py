@@ -1,13 +1,14 @@
-"""The sequencer: the only way into the log. What clients have written by the end of a tick of the
-event loop becomes one batch. It is appended to the log, applied in the order of the log, and then
-answered.
+"""The control plane's side of the sequencer, the only way into the log. Workers and commands add
+records to the next batch. The holder of the role appends it to the log, applies it in the order of
+the log, and then answers. A worker takes the role for short batches of keys
+(`crates/server/src/sequencer.rs`). This module takes it at the end of a tick for all others.
 
     workers ──write──> ┌───────┐
                        │ batch │ ──append──> log ──apply──> results ──> workers, coroutines
     commands ─submit─> └───────┘                └──> error: nothing was applied
 
-One batch is on its way at a time. What is written in the meantime, in any number of ticks, becomes
-the next batch.
+One batch is on its way at a time. All writes in the meantime, in any number of ticks, become the
+next batch.
 """
 
 from __future__ import annotations
@@ -72,14 +73,14 @@ class _Batch(NamedTuple):
     since: float
 
     def pass_barriers(self) -> None:
-        """Continue those who wait until everything before them is applied."""
+        """Continue the coroutines that wait until everything before them is applied."""
         for barrier in self.barriers:
             if not barrier.done():
                 barrier.set_result(None)
 
 
 class Sequencer:
-    """Collects records into batches, and hands their results to those who wait."""
+    """Takes batches of records, and returns their results to the clients that wait."""
 
     def __init__(self, engine: Engine, log: BatchLog, pace: float = 0.0) -> None:
         """`pace`: seconds between two batches of many clients, so that the next can become as

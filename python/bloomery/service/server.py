@@ -238,7 +238,7 @@ class Server:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context of both protocols; None without TLS."""
+        """The TLS context of HTTP; None without TLS. Workers use rustls."""
         return self.certificate.context if self.certificate else None
 
     @property

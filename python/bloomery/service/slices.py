@@ -1,8 +1,8 @@
-"""Slices: work on the loop that may be long, cut so that other clients have their turn.
+"""Time slicing: splits long work on the control plane's event loop, so that no request delays other
+clients for more than 50 ms. Workers slice their own work (`crates/server/src/session.rs`).
 
-No request may hold up others for more than 50 ms, whatever it asks for. What is done on the loop is
-done for some milliseconds, then others have their turn, then it goes on. Between two slices others
-may see, and change, what is there.
+Work runs for some milliseconds, then the loop serves other clients, then the work continues.
+Between two slices other clients can see and change the filters.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 SECONDS = 0.002
-FEW = 64  # of anything, however long one takes, are done at once
+FEW = 64  # items of any kind that run in one slice
 _MOST = 4096
 _QUICK = SECONDS / 4
-_WAIT_COST = 5  # times as much may a batch take that waits: a round trip to Redis takes 1 to 2 ms
+_WAIT_COST = 5  # a batch that waits may last 5 times as long: a round trip to Redis is 1 to 2 ms
 
 
 class Slice:
@@ -30,11 +30,11 @@ class Slice:
 
     @property
     def over(self) -> bool:
-        """Has it been used up?"""
+        """Whether the slice is used up."""
         return time.perf_counter() >= self._until
 
     async def rest(self) -> None:
-        """Let others have their turn if it is used up, and begin with the next."""
+        """If the slice is used up, serve other clients and start the next slice."""
         if time.perf_counter() >= self._until:
             await asyncio.sleep(0)
             self._until = time.perf_counter() + SECONDS
@@ -43,8 +43,8 @@ class Slice:
 async def batches(
     items: Sequence[_T], first: int = 4, most: int = _MOST
 ) -> AsyncIterator[Sequence[_T]]:
-    """Cut items into batches: `first` so many, then as many as were done quickly before, up to
-    `most`; others have their turn in between."""
+    """Split items into batches. The first has `first` items. Later sizes follow the time that the
+    batch before took, up to `most`. Other clients are served in between."""
     at, size, share = 0, first, Slice()
     while at < len(items):
         stopwatch = _Stopwatch()
@@ -61,18 +61,18 @@ async def batches(
 
 
 class _Stopwatch:
-    """The time that a batch takes from others.
+    """Measures how long a batch delays other clients.
 
-    On a node a batch waits for the shared log, and others are served in the meantime. If the wait
-    counted, each batch would soon be a single item: 600 names took 600 round trips to Redis. Of a
-    batch that waited only the time counts that the loop's thread was on a processor. That includes
-    the work for others, so a busy node must not make batches ever smaller.
+    On a node a batch waits for the shared log, and the loop serves other clients in the meantime.
+    If the wait counted, each batch would soon be a single item: 600 names took 600 round trips to
+    Redis. For a batch that waited, only the processor time of the loop's thread counts. It includes
+    work for other clients, so a busy node must not shrink batches without end.
     """
 
     __slots__ = ("_handle", "_processor", "_start", "waited")
 
     def __init__(self) -> None:
-        self.waited = False  # has the loop served others since?
+        self.waited = False  # the loop has served other clients since
         self._handle = asyncio.get_running_loop().call_soon(self._note_wait)
         self._start, self._processor = time.perf_counter(), time.thread_time()
 
@@ -88,7 +88,7 @@ class _Stopwatch:
 
 
 async def gathered(items: Iterable[_T], chosen: Callable[[_T], bool]) -> list[_T]:
-    """The chosen ones of any number of items; each takes well under a millisecond."""
+    """Return the items for which `chosen` is true. Each call must take well under a millisecond."""
     kept, share = list[_T](), Slice()
     for at, item in enumerate(items):
         if chosen(item):
@@ -99,7 +99,7 @@ async def gathered(items: Iterable[_T], chosen: Callable[[_T], bool]) -> list[_T
 
 
 async def let_go(items: list[Any]) -> None:
-    """Empty a long list: to free hundreds of thousands of objects in one go takes long too."""
+    """Empty a long list in slices: freeing hundreds of thousands of objects takes long, too."""
     share = Slice()
     while items:
         del items[-_MOST:]

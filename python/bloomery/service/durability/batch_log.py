@@ -1,9 +1,10 @@
 """The log of a single server, for the sequencer: a batch is written to the file, then applied.
 
-Writing goes to the page cache, and the event loop does it. While a snapshot is written, with
-fsync="always", for large batches, and for a while after a slow write, a thread does it instead. On
-one core the thread costs: an ADD without a pipeline reached 0.79 of Redis's PING with it, 0.85 and
-more without.
+Writing goes to the page cache. Workers write and apply short batches of keys in native code, and
+the event loop writes all others. While a snapshot is written, with fsync="always", for large
+batches, and for a while after a slow write, a thread writes instead, and workers do not. On one
+core the thread costs: an ADD without a pipeline reached 0.79 of Redis's PING with it, 0.85 and more
+without.
 
 If the disk is too slow (`Log.is_late`), the next batch waits, so that a power failure loses no more
 than two seconds of acknowledged writes. Reads continue.
@@ -82,7 +83,7 @@ class FileBatchLog:
     # As the sequencer and the engine use it.
 
     def now(self) -> float:
-        """Return the server's time. Workers go on from it, not faster than the clock will."""
+        """Return the server's time. Workers continue from it, no faster than the clock will."""
         clock = self._engine.clock
         now = clock.now()
         self._engine.shelf.set_clock(now, 1.0 if clock.off >= 0 else 0.9)
@@ -135,7 +136,7 @@ class FileBatchLog:
             self._written(batch, None)
 
     def _allow_workers(self) -> None:
-        """Let workers write and apply short batches, unless the disk is slow or writes are
+        """Allow workers to write and apply short batches, unless the disk is slow or writes are
         refused. Called when that changes, and each second."""
         refused = self._broken or self._engine.problem or self._engine.frozen
         self._engine.shelf.inline = not refused and self._disk_is_fast()

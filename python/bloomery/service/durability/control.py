@@ -86,8 +86,8 @@ def _newest(path: Path, raw: bytes, offsets: tuple[int, int]) -> int:
 
 
 class ControlWriter:
-    """The control file of a folder whose log is written; created from scratch, in one step. The native
-    log stores which row was written last (`WRITTEN`)."""
+    """The control file of a folder whose log is written; created from scratch, in one step. The
+    native log stores which row was written last (`WRITTEN`)."""
 
     def __init__(self, data: str | os.PathLike[str], seq: int, fsync: str) -> None:
         """All rows up to `seq` are written, and on the disk unless fsync is "never"."""

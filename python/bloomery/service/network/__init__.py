@@ -1,1 +1,1 @@
-"""Sockets: where the server listens, TLS and its reload, and how much input may wait."""
+"""Listening sockets, the TLS certificate and its reload, and the budget of unprocessed input."""

@@ -1,8 +1,9 @@
-"""Back-pressure on input: one budget for all that clients have sent and the server has not yet
-done, so that requests that are begun and never ended take no more memory than it allows.
+"""Back-pressure on input: one budget for the bytes that clients of both protocols have sent and the
+server has not processed. It bounds the memory of unfinished requests.
 
-The first bytes of each connection do not count, so small requests are always taken. A request that
-would exceed the budget is refused, and what it had is given back.
+The first bytes of each connection do not count, so small requests are always accepted. A request
+that exceeds the budget is rejected, and its bytes are released. Workers charge the same
+budget in native code (`crates/server/src/input_budget.rs`), and HTTP requests use `Charge`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,17 @@ from bloomery import _native, errors
 from bloomery.service.config.settings import Settings
 
 RESERVED = 64 << 10  # bytes of each connection that do not count
-_RATE = 64 << 10  # bytes a second, in which a large request comes at least
+_RATE = 64 << 10  # bytes per second at which a large request must arrive
 
 
 def patience(seconds: float, nbytes: int) -> float:
-    """How long a request may take that has so many bytes by now: the time that it may take in any
-    case, and more for a long one."""
+    """Return the seconds in which a request with `nbytes` so far must be complete: `seconds`, plus
+    time for its bytes."""
     return seconds + nbytes / _RATE
 
 
 class InputBudget:
-    """The bytes of input that all connections may have together (`max-input-bytes`). Workers charge
-    theirs in native code."""
+    """The bytes of input that all connections may use together (`max-input-bytes`)."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -40,14 +40,14 @@ class InputBudget:
 
 
 class Charge:
-    """What one request takes of the budget, until its end."""
+    """The share of the budget that one HTTP request uses, until its end."""
 
     def __init__(self, budget: InputBudget) -> None:
         self._budget = budget
         self._taken = 0
 
     def weigh(self, nbytes: int) -> None:
-        """Take so many bytes in all; ServerUnavailable if there is no room."""
+        """Charge `nbytes` in total. ServerUnavailable if the budget is exceeded."""
         after = max(nbytes - RESERVED, 0)
         if not self._budget.charge(self._taken, after):
             raise errors.ServerUnavailable(

@@ -1,8 +1,10 @@
-"""Listening sockets, in the clear or behind TLS, and how many connections the system allows.
+"""Listening sockets, and the number of connections that the system allows. `Acceptor` accepts plain
+sockets for the workers of the Redis protocol, which do TLS themselves. `Listener` serves HTTP on
+the event loop, with or without TLS.
 
-A client that connects and does not go on with the TLS handshake takes a file and nothing else. The
-number of such clients is limited; for one more, the oldest is disconnected: a flood of them keeps
-nobody out, since the handshake of an honest client takes a moment only.
+A client that connects and does not continue the TLS handshake uses one file descriptor. The number
+of unfinished handshakes is limited. For one more, the oldest client is disconnected. So a flood of
+them does not keep other clients out, whose handshakes take milliseconds.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from bloomery.service.config.settings import Settings
 _BACKLOG = 4096
 _MOST_HANDSHAKES = 1000
 _ACCEPTED_AT_ONCE = 64  # connections, before the event loop does other work
-_PAUSE_SECONDS = 0.1  # where the system has no more files
-_OTHER_FILES = 64  # that are no connections: the log, the registry, snapshots
+_PAUSE_SECONDS = 0.1  # when the process can open no more files
+_OTHER_FILES = 64  # for everything but connections: the log, the registry, snapshots
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
-# For the other side's goodbye, which many never say; Python 3.10 does not know it.
+# Seconds to wait for close_notify, which many clients never send. Python 3.10 lacks the option.
 _FAREWELL: dict[str, Any] = {"ssl_shutdown_timeout": 1.0} if sys.version_info >= (3, 11) else {}
 
 Factory = Callable[[], asyncio.BaseProtocol]
@@ -39,8 +41,8 @@ async def listen(
     context: ssl.SSLContext | None = None,
     handshake_seconds: float = 10,
 ) -> Listener:
-    """Take connections at these addresses, each a protocol that `factory` makes. With port 0 a free
-    one is taken, the same for all."""
+    """Accept connections at these addresses. `factory` creates the protocol of each. Port 0 chooses
+    a free port, the same for all addresses."""
     listener = Listener(factory, context, handshake_seconds)
     try:
         listener.bind(addresses, port)
@@ -58,7 +60,7 @@ class Bound:
         self.sockets: list[socket.socket] = []
 
     def bind(self, addresses: list[str], port: int) -> None:
-        """Listen at these addresses. With port 0 a free one is taken, the same for all."""
+        """Listen at these addresses. Port 0 chooses a free port, the same for all addresses."""
         for address in addresses:
             self.sockets.append(_bound(address, port))
             port = self.port
@@ -71,18 +73,18 @@ class Bound:
 
     @property
     def address(self) -> str:
-        """The first address and the port, as people write them."""
+        """The first address and the port, as host:port."""
         host: str = self.sockets[0].getsockname()[0]
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 class Acceptor(Bound):
-    """Accepts connections as plain sockets, for the workers of RESP."""
+    """Accepts connections for the workers of the Redis protocol, as plain sockets."""
 
     def __init__(
         self, accepted: Callable[[socket.socket], None], make_room: Callable[[], None]
     ) -> None:
-        """`make_room` closes a connection if the process can open no more files."""
+        """`make_room` closes a connection. It is called when the process can open no more files."""
         super().__init__()
         self._accepted, self._make_room = accepted, make_room
         self._loop = asyncio.get_running_loop()
@@ -125,7 +127,7 @@ class Acceptor(Bound):
         self._loop.add_reader(listening.fileno(), self._accept, listening)
 
     def close(self) -> None:
-        """Accept no more connections; those that exist stay."""
+        """Accept no more connections. Open connections stay open."""
         for timer in self._paused:
             timer.cancel()
         for listening in self.sockets:
@@ -134,7 +136,7 @@ class Acceptor(Bound):
 
 
 class Listener(Bound):
-    """The sockets that take connections for asyncio, opened by `listen`."""
+    """Accepts connections for asyncio protocols (HTTP). `listen` opens it."""
 
     def __init__(
         self, factory: Factory, context: ssl.SSLContext | None, handshake_seconds: float
@@ -148,7 +150,7 @@ class Listener(Bound):
         self._greeting: dict[asyncio.Future[None], None] = {}  # oldest first
 
     async def start(self) -> None:
-        """Take connections from now on."""
+        """Accept connections from now on."""
         loop = asyncio.get_running_loop()
         for listener in self.sockets:
             if self._context is None:
@@ -159,7 +161,7 @@ class Listener(Bound):
                 self._accepting.append(asyncio.ensure_future(self._accept(listener)))
 
     def close(self) -> None:
-        """Take no more connections; those that are there stay."""
+        """Accept no more connections. Open connections stay open."""
         for task in (*self._accepting, *self._greeting):
             task.cancel()
         for server in self._servers:
@@ -192,13 +194,13 @@ class Listener(Bound):
     def _greeted(self, task: asyncio.Future[None]) -> None:
         self._greeting.pop(task, None)
         if not task.cancelled():
-            task.result()  # what nobody expected is told
+            task.result()  # raises an unexpected error, which the loop logs
 
     async def _greet(self, connection: socket.socket) -> None:
-        """Come through the handshake, or hang up."""
+        """Complete the TLS handshake, or close the connection."""
         loop = asyncio.get_running_loop()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Plain text, somebody who went away, no common version or cipher, or too slow.
+        # Plaintext, a client that disconnects, no common version or cipher, or a timeout.
         with contextlib.suppress(OSError, EOFError, asyncio.TimeoutError):
             await loop.connect_accepted_socket(
                 self._factory,
@@ -222,8 +224,9 @@ def _bound(address: str, port: int) -> socket.socket:
 
 
 def allow_files(settings: Settings) -> int:
-    """Let as many connections be open as both protocols take, as far as the system lets us (many
-    systems give a process 1024 files until it asks for more); return how many there can be."""
+    """Raise the limit of open files to the connections that both protocols allow, if the system
+    permits it. Many systems start a process with 1024 files. Return the number of connections that
+    can be open."""
     handshakes = 2 * _MOST_HANDSHAKES if settings.tls_cert else 0
     wanted = settings.maxclients + settings.http_maxclients + handshakes + _OTHER_FILES
     try:

@@ -1,8 +1,9 @@
-"""TLS for both protocols: a certificate with its chain and its key, reloaded when the files change.
+"""The TLS certificate of both protocols: its chain and its key, reloaded when the files change.
 
-Both protocols keep one context for as long as the server runs. A new certificate is loaded into a
-context of its own, tried by a handshake in memory, and only then used for those who connect from
-then on: a pair that does not fit, half a file, or an expired certificate changes nothing.
+HTTP uses Python's `ssl`, with one context while the server runs. The workers of the Redis protocol
+use rustls and get the PEM (`on_change`). A new certificate is loaded into a separate context and
+tried by a handshake in memory. If workers accept it too, both protocols use it from then on.
+A key that does not match, a truncated file or an expired certificate changes nothing.
 """
 
 from __future__ import annotations

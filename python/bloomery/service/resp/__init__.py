@@ -1,9 +1,9 @@
 """The Redis protocol: commands and replies, translated to and from `service/commands.py`.
 
-    server ─> connection ─> dispatch ─> handlers, transactions ─> invoke ─> table ─> client
+    server ─> dispatch ─> handlers, transactions ─> invoke ─> table ─> client
 
-Imports point one way, along the arrows. A client and the server it is of (`service/parts.py`) is
-what a handler is given. The bytes that come in go to native code first
-(`_native.Session`), which does the usual commands of filters; the others come to `dispatch`, and
-each handler stands once in the `table`. The numbers that bound a request are in `limits`.
+Imports point one way, along the arrows. Native workers (`_native.Workers`) own the connections and
+run the fast-path commands. `server` gets all other commands as events and passes them to
+`dispatch`. A handler gets the client and its server (`service/parts.py`), and is in the `table`
+once. The limits of a request are in `limits`.
 """

@@ -1,10 +1,8 @@
 """The core of the shared log: what a node does to follow, write and repair it, without any I/O.
 
-This room is not wired to the server yet: nodes still run on the modules around it.
-
-A node is a server whose log is a Redis Stream instead of SQLite: all nodes append their operations
-to one stream and apply what it holds in its order, so their copies are equal. This room decides
-what to send and when to reply; sockets, threads, clocks and files are around it.
+A node is a server whose log is a Redis stream instead of a file. All nodes append their operations
+to one stream and apply it in its order, so their copies are equal. This package decides what to
+send and when to reply. `replication/node.py` has the sockets, threads, clocks and files.
 
     event ──> ReplicationCore.step(event, now) ──> actions        (`messages` has all of both)
 
