@@ -145,9 +145,9 @@ def measure(
 
 
 def _ping(peer: socket.socket) -> None:
-    peer.sendall(b"PING\r\n")
+    peer.sendall(b"PING x\r\n")  # with a message, the control plane answers it
     got = b""
-    while not got.endswith(b"\r\n"):
+    while not got.endswith(b"x\r\n"):
         got += peer.recv(64)
 
 

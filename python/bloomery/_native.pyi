@@ -54,6 +54,7 @@ __all__ = [
     "build_static",
     "canonical",
     "check_arrow_type",
+    "check_certificate",
     "checked_arrow",
     "checksum",
     "checksum_of_sections",
@@ -598,6 +599,9 @@ def read_header(head: bytes, total: int | None) -> tuple[str, int, int]: ...
 def parse_header(
     head: bytes, total: int | None
 ) -> tuple[int, float, Layout, int, int, int, Hasher, int, int]: ...
+def check_certificate(chain: bytes, key: bytes) -> None:
+    """Raise InvalidParameter unless workers can use a chain and its key (PEM)."""
+
 def checksum(data: Buffer, before: int = 0) -> int: ...
 def checksum_of_sections(sections: list[Any]) -> int: ...
 def pack_records(records: list[tuple[int, int, bytes]]) -> bytes:

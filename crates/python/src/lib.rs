@@ -82,6 +82,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
     module.add_function(wrap_pyfunction!(keys::arrow::check_arrow_type, module)?)?;
     module.add_function(wrap_pyfunction!(filters::bank::bank_pages, module)?)?;
+    module.add_function(wrap_pyfunction!(server::workers::check_certificate, module)?)?;
     module.add_function(wrap_pyfunction!(filters::header::make_header, module)?)?;
     module.add_function(wrap_pyfunction!(filters::header::read_header, module)?)?;
     module.add_function(wrap_pyfunction!(filters::header::parse_header, module)?)?;

@@ -63,6 +63,8 @@ pub struct Connection {
     busy: bool,
     /// The input may have complete commands.
     unprocessed: bool,
+    /// A command waits until a filter is unlocked.
+    delayed: bool,
     /// The client has closed its side.
     ended: bool,
     /// To be closed after the replies so far.
@@ -93,6 +95,7 @@ impl Connection {
             readable: false,
             busy: false,
             unprocessed: false,
+            delayed: false,
             ended: false,
             closing: false,
             http: false,
@@ -217,6 +220,7 @@ impl Connection {
             self.begun = lent.now;
         }
         self.unprocessed = inner.held && after > 0;
+        self.delayed = matches!(ended, Ended::Later { at_once: false });
         match ended {
             Ended::Nothing if inner.unauthenticated && after > MAX_UNAUTHENTICATED_BYTES => {
                 self.refuse(inner, "Protocol error: unauthenticated bulk length")
@@ -395,11 +399,12 @@ impl Connection {
     pub fn is_too_slow(&self, now: Instant, settings: &Settings) -> bool {
         let inner = self.session.lock();
         let longer = |since: Instant, limit: Duration| now.duration_since(since) > limit;
-        let waits = self.busy || inner.held || self.blocked_since.is_some();
+        let serves = self.busy || inner.held || self.delayed;
+        let waits = serves || self.blocked_since.is_some();
         let waiting = inner.waiting();
         let patience = settings.request + Duration::from_secs_f64(waiting as f64 / MIN_RATE);
         let idle = settings.idle.is_some_and(|limit| longer(inner.last, limit));
-        (idle && !self.busy && !inner.held)
+        (idle && !serves)
             || self.blocked_since.is_some_and(|since| longer(since, settings.slow_client))
             || self.greeting.is_some_and(|since| longer(since, settings.handshake))
             || (waiting > 0 && !waits && longer(self.begun, patience))

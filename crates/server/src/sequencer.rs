@@ -199,7 +199,8 @@ fn is_short(names: &Names, pending: &Pending) -> bool {
     let nbytes: usize = pending.records.iter().map(|record| record.bytes().len()).sum();
     let is_quick = |record: &Record| {
         let name = split_name(record.bytes()).map(|(name, _)| name);
-        let entry = name.filter(|name| !names.busy.contains(*name)).and_then(|name| names.get(name));
+        let entry =
+            name.filter(|name| !names.busy.contains(*name)).and_then(|name| names.get(name));
         entry.is_none_or(|entry| !entry.loading && !entry.followed && entry.filter.is_quick())
     };
     !pending.control && nbytes <= MAX_BYTES && pending.records.iter().all(is_quick)

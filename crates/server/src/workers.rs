@@ -146,6 +146,16 @@ impl Mailbox {
     }
 }
 
+/// Ends the process if a worker panics: its clients would wait without end. The panic was printed,
+/// and a restart has everything that was acknowledged.
+struct EndOfProcess;
+
+impl Drop for EndOfProcess {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
 pub struct Workers {
     pub shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -180,7 +190,11 @@ impl Workers {
         let made = Workers { shared, threads: Mutex::default() };
         for (number, worker) in workers.into_iter().enumerate() {
             let builder = std::thread::Builder::new().name(format!("bloomery-w{number}"));
-            let thread = builder.spawn(move || worker.run())?;
+            let thread = builder.spawn(move || {
+                let _end = EndOfProcess;
+                worker.run();
+                std::mem::forget(_end);
+            })?;
             made.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         Ok(made)
@@ -201,7 +215,8 @@ impl Workers {
         let socket = mio::net::TcpStream::from_std(socket);
         let tls = self.shared.certificates.as_ref().map(Certificates::accept).transpose()?;
         let fewest = |(_, mailbox): &(usize, &Arc<Mailbox>)| mailbox.connections.load(Relaxed);
-        let Some((number, mailbox)) = self.shared.mailboxes().iter().enumerate().min_by_key(fewest) else {
+        let Some((number, mailbox)) = self.shared.mailboxes().iter().enumerate().min_by_key(fewest)
+        else {
             return Err("the workers have stopped".into());
         };
         mailbox.connections.fetch_add(1, Relaxed);

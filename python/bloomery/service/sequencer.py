@@ -215,9 +215,11 @@ class Sequencer:
         for expected in batch.expected:
             expected.take(results)
         batch.pass_barriers()
-        if self._clients is not None and len(batch.waiters):
-            self._clients.answer(number, results, batch.waiters)
-        self._start_next()
+        try:
+            if self._clients is not None and len(batch.waiters):
+                self._clients.answer(number, results, batch.waiters)
+        finally:
+            self._start_next()
 
     def refused(self, number: int, problem: errors.BloomeryError) -> None:
         """Answer a batch with an error: the log does not have it, or that is unknown."""

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bloomery_server::log::{self, Batch, Control, Fsync, Log, LogError, LogReader, Options, RecordTooLong};
+use bloomery_server::log::{
+    self, Batch, Control, Fsync, Log, LogError, LogReader, Options, RecordTooLong,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 

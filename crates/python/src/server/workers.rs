@@ -65,6 +65,12 @@ fn event(py: Python<'_>, event: Event) -> PyResult<PyEvent<'_>> {
     })
 }
 
+/// Checks that workers can use a chain and its key (PEM).
+#[pyfunction]
+pub fn check_certificate(py: Python<'_>, chain: &[u8], key: &[u8]) -> PyResult<()> {
+    Certificates::new(chain, key).map(drop).map_err(|message| invalid(py, message))
+}
+
 /// A batch that a worker has started: its records, the clients that wait for it, the results of the
 /// records that are applied, their time, and the error that stopped it. LogUnavailable: nothing was
 /// written. Another error: the next record could not be applied.

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from bloomery import errors
+from bloomery import _native, errors
 from bloomery.service.events import Event
 
 _LOOK_SECONDS = 5.0  # between looks at the files
@@ -52,6 +52,7 @@ def load(cert: str, key: str) -> Certificate:
     context.set_ciphers(_CIPHERS)
     for name, path in (("tls-cert", cert), ("tls-key", key)):
         _check_readable(name, path)
+    pem = _read(cert), _read(key)
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
         chain = _chain(cert)
@@ -72,8 +73,14 @@ def load(cert: str, key: str) -> Certificate:
             f"tls-cert is {cert}, in which a date is damaged: take it anew from who issued it"
         ) from None
     names = tuple(name for kind, name in leaf.get("subjectAltName", ()) if kind == "DNS")
-    with open(cert, "rb") as chain_file, open(key, "rb") as key_file:
-        pem = chain_file.read(), key_file.read()
+    if pem != (_read(cert), _read(key)):
+        raise errors.InvalidParameter(f"tls-cert {cert} or tls-key {key} is being replaced; retry")
+    try:
+        _native.check_certificate(*pem)  # RESP uses another library for TLS than HTTP
+    except errors.InvalidParameter as problem:
+        raise errors.InvalidParameter(
+            f"tls-cert is {cert} and tls-key is {key}: {problem}"
+        ) from None
     return Certificate(context, pem, begins, expires, names)
 
 
@@ -176,6 +183,11 @@ def _check_readable(name: str, path: str) -> None:
         raise errors.InvalidParameter(
             f"{name} is {path}, must be a file that can be read: {problem.strerror}"
         ) from None
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _refuse_password() -> str:
