@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import steps
-from benchmarks.service import handwritten, latency, pauses, rates, restart, servers
+from benchmarks.service import handwritten, latency, pauses, rates, restart, servers, workers
 from benchmarks.settings import Record, Settings
 
 STEPS: steps.Steps = {
@@ -12,6 +12,7 @@ STEPS: steps.Steps = {
     "latency": latency.run,
     "restart": restart.run,
     "pauses": pauses.run,
+    "workers": workers.run,
 }
 
 TABLES: steps.Tables = {
@@ -22,6 +23,8 @@ TABLES: steps.Tables = {
     "latency": latency.render,
     "restart": restart.render,
     "pauses": pauses.render,
+    "workers": workers.render,
+    "idle": workers.render_idle,
 }
 
 

@@ -43,8 +43,8 @@ SERVERS: dict[str, tuple[str, ...]] = {
 }
 
 CASES = [
-    Case("bloomery", "BF.EXISTS", 1, 1.0, 1.1),
-    Case("bloomery", "BF.ADD", 1, 0.8, 1.0),
+    Case("bloomery", "BF.EXISTS", 1, 1.1, 1.4),
+    Case("bloomery", "BF.ADD", 1, 1.0, 1.2),
     Case("redisbloom layout", "BF.EXISTS", 1),
     Case("redisbloom layout", "BF.ADD", 1),
     Case("bloomery", "CF.EXISTS", 1),
