@@ -189,7 +189,6 @@ impl Workers {
     }
 
     /// Returns the batch that a worker has handed over, if there is one, and all events.
-    #[expect(clippy::type_complexity, reason = "Python's types are in the stub")]
     fn take_events<'py>(
         &self,
         py: Python<'py>,
