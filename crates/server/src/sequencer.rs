@@ -173,11 +173,13 @@ impl Keyspace {
         }
     }
 
-    /// Takes the next batch if it is short.
+    /// Takes the next batch if it is short and workers may still write: the control plane stops
+    /// them, and when it then sees no batch, it counts on the log to stay as it is.
     fn take_short(&self) -> Option<Pending> {
         let names = self.names_mut();
         let mut pending = self.pending();
-        is_short(&names, &pending).then(|| std::mem::take(&mut *pending))
+        let may_take = self.inline.load(Relaxed) && is_short(&names, &pending);
+        may_take.then(|| std::mem::take(&mut *pending))
     }
 
     fn write_and_apply(&self, log: &impl BatchLog, batch: Pending) -> Sequenced {

@@ -73,6 +73,15 @@ struct Trace {
     applied: Vec<u64>,
     unwritten: Vec<u64>,
     frozen: bool,
+    /// What other threads do while a worker is about to take the role, and while it hashes a key.
+    on_role: Option<Box<dyn FnOnce() + Send>>,
+    on_hash: Option<Box<dyn FnOnce() + Send>>,
+}
+
+fn interrupt(hook: impl FnOnce() -> Option<Box<dyn FnOnce() + Send>>) {
+    if let Some(work) = hook() {
+        work();
+    }
 }
 
 /// Wakes one thread: the byte in a socket, or the event of a poll.
@@ -113,6 +122,7 @@ impl Filter for Traced {
     }
 
     fn hash(&self, key: &[u8], out: &mut Vec<u64>) {
+        interrupt(|| self.trace.lock().unwrap().on_hash.take());
         out.push(hash(key));
     }
 
@@ -190,6 +200,7 @@ struct ModelLog {
 
 impl BatchLog for ModelLog {
     fn is_fast(&self) -> bool {
+        interrupt(|| self.trace.lock().unwrap().on_role.take());
         true
     }
 
@@ -736,6 +747,39 @@ fn all_kinds_of_batches_with_a_failing_log() {
 #[test]
 fn no_batch_is_written_while_writes_are_stopped() {
     check(Scenario { freezes: true, ..QUICK });
+}
+
+/// A worker has seen that it may write. Before it takes the role, another worker empties the batch
+/// and starts a chunk, and the control plane stops all writes: it sees no batch. Random schedules
+/// do not find this one.
+#[test]
+fn worker_does_not_write_after_writes_are_stopped() {
+    let scenario = Scenario { clients: 2, ..QUICK };
+    let schedule = move || {
+        let world = Arc::new(World::new(scenario));
+        let mut second = ModelWorker::new(world.clone(), 1);
+        let mut first = ModelWorker::new(world.clone(), 0);
+        let stopping = world.clone();
+        let stop = move || {
+            let keyspace = &stopping.shared.keyspace;
+            keyspace.refusing.store(true, Relaxed);
+            keyspace.inline.store(false, Relaxed);
+            assert!(keyspace.pending().records.is_empty() && !keyspace.role.is_taken());
+            stopping.trace.lock().unwrap().frozen = true;
+        };
+        let other = world.clone();
+        let overtake = move || {
+            other.shared.sequence(Some(&other.log), 1, |_, _| panic!("it is of the first"));
+            other.trace.lock().unwrap().on_hash = Some(Box::new(stop));
+            second.advance();
+        };
+        first.advance();
+        world.trace.lock().unwrap().on_role = Some(Box::new(overtake));
+        world.shared.sequence(Some(&world.log), 0, |_, _| panic!("it is answered by the second"));
+        assert!(!world.shared.keyspace.role.is_taken());
+        assert!(world.bells[WORKERS].try_wait(), "the control plane is not woken");
+    };
+    shuttle::check_random(schedule, 1);
 }
 
 #[test]
