@@ -27,15 +27,17 @@ impl Control {
         // file too, stores other numbers. No reference into the map outlives a call.
         let map = unsafe { MmapMut::map_mut(&file)? };
         if offsets.iter().any(|offset| offset + NBYTES > map.len()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the control file is too short"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the control file is too short",
+            ));
         }
         Ok(Control(Mutex::new(Inner { map, offsets })))
     }
 
     /// Stores the number of the last written record.
     pub fn wrote(&self, seq: u64) {
-        let Inner { map, offsets } =
-            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { map, offsets } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let number = &mut map[offsets[0]..offsets[0] + NBYTES];
         number[..8].copy_from_slice(&seq.to_le_bytes());
         number[8..].copy_from_slice(&(!seq).to_le_bytes());
