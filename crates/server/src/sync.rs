@@ -2,9 +2,11 @@
 //! the standard library, or with the feature `shuttle` those of that crate.
 //!
 //! `tests/handover.rs` runs the hand-over in thousands of schedules. Shuttle fits better than loom:
-//! loom tries every schedule, which two workers with four clients and a control plane have far too
-//! many of, and it limits threads and steps. The hand-over has no weak orderings for loom to find:
-//! its flags are SeqCst, and everything else is under a lock.
+//! loom tries every schedule, and two workers with four clients and a control plane have far too
+//! many. Random schedules prove nothing, so the test also plants defects and must find them.
+//!
+//! Shuttle treats every ordering as SeqCst. The flags that wake threads and pass the role are
+//! SeqCst; `Keyspace::inline` is Relaxed, so a worker reads it again under the lock of the batch.
 
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::{
