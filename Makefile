@@ -20,7 +20,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust miri test-pythons soak bench bench-jobs bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-corpus bench-crawl
+.PHONY: help run build test test-fast test-rust shuttle miri test-pythons soak bench bench-jobs bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-corpus bench-crawl
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust lint-deploy
 # Every test imported once, so that bytecode is kept of all: else each worker would compile all of it for itself.
@@ -56,6 +56,9 @@ collect: build $(STAMPS)/dev $(AFTER)
 # The extension crate has no tests of its own: it cannot link outside an interpreter, and pytest covers it.
 test-rust: $(STAMPS)/venv ## the Rust core's tests
 	cargo test --locked --quiet --workspace --exclude bloomery-python
+
+shuttle: ## the hand-over between workers and the control plane, in thousands of schedules
+	cargo test --locked --quiet -p bloomery-server --features shuttle --test handover
 
 miri: ## the core's reads and writes of memory, checked by Miri (needs a nightly toolchain with it; minutes)
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --package bloomery-core --lib -- \

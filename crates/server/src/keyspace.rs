@@ -6,10 +6,9 @@
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use bloomery_core::budget;
@@ -17,6 +16,7 @@ use bloomery_core::budget;
 use crate::filter::{Fault, Filter};
 use crate::histogram::Histogram;
 use crate::sequencer::{Clock, Role};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// As `service/domain/operations.py` numbers them.
 pub const ADD: u8 = 1;

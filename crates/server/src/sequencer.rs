@@ -5,15 +5,15 @@
 //! for all others: operations on whole filters, growth of large filters, a slow disk, nodes. The
 //! holder of the role takes the next batch, so no record overtakes another.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::apply::{Outcome, Progress};
 use crate::filter::Fault;
 use crate::keyspace::{Data, Keyspace, Names, Pending, Record, Waiter, split_name};
 use crate::log::{Batch, Log};
+use crate::sync::{AtomicBool, Defect, Mutex, has};
 
 /// Bytes of records that a worker writes and applies: some 0.5 ms.
 const MAX_BYTES: usize = 64 << 10;
@@ -43,7 +43,7 @@ impl Role {
             return true;
         }
         self.wanted.store(true, SeqCst);
-        self.try_take() // it may have been released before it was wanted
+        !has(Defect::NoSecondTry) && self.try_take() // it may have been released before it was wanted
     }
 
     /// Returns whether the control plane waits for the role.
@@ -57,7 +57,16 @@ impl Role {
     }
 }
 
-/// The log of a server, as workers use it.
+/// The log as workers use it.
+pub trait BatchLog {
+    /// Returns whether a worker may write: it would not wait for the disk.
+    fn is_fast(&self) -> bool;
+
+    /// Writes the records; an error means that nothing was written.
+    fn write(&self, records: &[Record], at: f64) -> Result<(), String>;
+}
+
+/// The log of a server in files.
 pub struct FileLog {
     log: Arc<Log>,
     /// A monotonic time in seconds, which the control plane uses, and when it was that.
@@ -73,14 +82,15 @@ impl FileLog {
     fn now(&self) -> f64 {
         self.monotonic.0 + self.monotonic.1.elapsed().as_secs_f64()
     }
+}
 
+impl BatchLog for FileLog {
     fn is_fast(&self) -> bool {
         let until = *self.slow_until.lock().unwrap_or_else(PoisonError::into_inner);
         let late = self.log.oldest_unsynced().is_some_and(|since| self.now() - since > LATE);
         !late && until.is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Writes the records; an error means that nothing was written.
     fn write(&self, records: &[Record], at: f64) -> Result<(), String> {
         let nbytes = records.iter().map(|record| record.bytes().len()).sum();
         let mut batch = Batch::with_capacity(records.len(), nbytes);
@@ -138,7 +148,7 @@ impl Keyspace {
     /// Appends the next batch to the log and applies it, if it is short and the disk is fast. The
     /// caller releases the role after `Applied`, and calls again: a worker that did not get the role
     /// counts on that.
-    pub fn sequence(&self, log: Option<&FileLog>) -> Sequenced {
+    pub fn sequence(&self, log: Option<&impl BatchLog>) -> Sequenced {
         loop {
             if self.pending().records.is_empty() {
                 return Sequenced::Nothing;
@@ -163,20 +173,25 @@ impl Keyspace {
         }
     }
 
-    /// Takes the next batch if it is short.
+    /// Takes the next batch if it is short and workers may still write: the control plane stops
+    /// them, and when it then sees no batch, it counts on the log to stay as it is.
     fn take_short(&self) -> Option<Pending> {
         let names = self.names_mut();
         let mut pending = self.pending();
-        is_short(&names, &pending).then(|| std::mem::take(&mut *pending))
+        let may_take = self.inline.load(Relaxed) && is_short(&names, &pending);
+        may_take.then(|| std::mem::take(&mut *pending))
     }
 
-    fn write_and_apply(&self, log: &FileLog, batch: Pending) -> Sequenced {
+    fn write_and_apply(&self, log: &impl BatchLog, batch: Pending) -> Sequenced {
         let started = Instant::now();
         let Pending { records, waiters, .. } = batch;
         let (at, mut outcomes) = (self.clock.tick(), Vec::with_capacity(records.len()));
         let problem = match log.write(&records, at) {
             Err(message) => Some(Problem::Log(message)),
             Ok(()) => {
+                if has(Defect::EarlyRelease) {
+                    self.role.release();
+                }
                 let each = records.iter().map(|record| (record.id, record.op, record.bytes()));
                 let names = self.names();
                 match self.apply(&names, each, &mut outcomes, &mut None, None) {

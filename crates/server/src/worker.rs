@@ -12,7 +12,6 @@ use mio::{Interest, Poll, Token};
 use crate::apply::Outcome;
 use crate::connection::{CHUNK, Connection, Lent, Next};
 use crate::events::Event;
-use crate::sequencer::Sequenced;
 use crate::session::Scratch;
 use crate::workers::{Mailbox, Message, Shared};
 
@@ -48,7 +47,9 @@ pub struct Worker {
 impl Worker {
     pub fn new(number: usize, shared: Arc<Shared>) -> io::Result<Worker> {
         let poll = Poll::new()?;
-        let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
+        let waker = mio::Waker::new(poll.registry(), WAKE)?;
+        // Without a wake-up the worker takes its messages within a second.
+        let mailbox = Arc::new(Mailbox::new(move || drop(waker.wake())));
         Ok(Worker {
             number,
             shared,
@@ -248,29 +249,11 @@ impl Worker {
         self.flush();
     }
 
-    /// Writes and applies the next batch, or reports to the control plane that there is one.
     fn sequence(&mut self) {
         let shared = self.shared.clone();
-        loop {
-            let (outcomes, waiters) = match shared.keyspace.sequence(shared.log.as_ref()) {
-                Sequenced::Nothing => return,
-                Sequenced::Leave => return shared.events.post_write(),
-                Sequenced::Handed(handed) => return shared.events.hand_over(handed),
-                Sequenced::Applied(outcomes, waiters) => (outcomes, waiters),
-            };
-            let wanted = shared.keyspace.role.release();
-            if wanted || !shared.keyspace.reached().is_empty() {
-                shared.events.post_write();
-            }
-            for (worker, clients) in shared.by_worker(&waiters) {
-                if worker == self.number {
-                    self.answer(0, &outcomes, clients);
-                } else {
-                    let message = Message::Answer { batch: 0, outcomes: outcomes.clone(), clients };
-                    shared.mailboxes()[worker].send(message);
-                }
-            }
-        }
+        shared.sequence(shared.log.as_ref(), self.number, |outcomes, clients| {
+            self.answer(0, outcomes, clients);
+        });
     }
 
     fn flush(&mut self) {

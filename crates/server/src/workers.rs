@@ -12,9 +12,9 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,9 +23,11 @@ use crate::connection::Connection;
 use crate::events::Events;
 use crate::input_budget::InputBudget;
 use crate::keyspace::{Keyspace, Waiter};
-use crate::sequencer::FileLog;
+use crate::sequencer::{BatchLog, FileLog, Sequenced};
 use crate::session::Session;
+use crate::sync::{AtomicBool, Defect, Mutex, RwLock, has};
 use crate::tls::Certificates;
+use crate::wakeup::Wakeup;
 use crate::worker::Worker;
 
 /// Limits of connections, which can change while the server runs.
@@ -59,6 +61,26 @@ pub struct Shared {
 }
 
 impl Shared {
+    pub fn new(
+        keyspace: Arc<Keyspace>,
+        events: Events,
+        budget: Arc<InputBudget>,
+        certificates: Option<Certificates>,
+        log: Option<FileLog>,
+        settings: Settings,
+    ) -> Shared {
+        Shared {
+            keyspace,
+            events,
+            budget,
+            certificates,
+            draining: AtomicBool::default(),
+            settings: RwLock::new(settings),
+            log,
+            mailboxes: OnceLock::new(),
+        }
+    }
+
     pub fn mailboxes(&self) -> &[Arc<Mailbox>] {
         self.mailboxes.get().map_or(&[], Vec::as_slice)
     }
@@ -70,6 +92,55 @@ impl Shared {
             clients[waiter.worker].push(waiter.client);
         }
         clients.into_iter().enumerate().filter(|(_, clients)| !clients.is_empty())
+    }
+
+    /// Writes and applies batches until there are none, or reports to the control plane that there
+    /// is one. `answer` gets the clients of this worker; other workers get a message.
+    pub fn sequence(
+        &self,
+        log: Option<&impl BatchLog>,
+        number: usize,
+        mut answer: impl FnMut(&Arc<Vec<Outcome>>, Vec<u64>),
+    ) {
+        loop {
+            let (outcomes, waiters) = match self.keyspace.sequence(log) {
+                Sequenced::Nothing => return,
+                Sequenced::Leave => return self.events.post_write(),
+                Sequenced::Handed(handed) => return self.events.hand_over(handed),
+                Sequenced::Applied(outcomes, waiters) => (outcomes, waiters),
+            };
+            let wanted = self.keyspace.role.release();
+            if wanted || !self.keyspace.reached().is_empty() {
+                self.events.post_write();
+            }
+            for (worker, clients) in self.by_worker(&waiters) {
+                if worker == number {
+                    answer(&outcomes, clients);
+                } else {
+                    let message = Message::Answer { batch: 0, outcomes: outcomes.clone(), clients };
+                    self.mailboxes()[worker].send(message);
+                }
+            }
+            if has(Defect::NoSecondLook) {
+                return;
+            }
+        }
+    }
+
+    /// Answers the clients of a batch.
+    pub fn answer(&self, batch: u64, outcomes: Arc<Vec<Outcome>>, waiters: &[Waiter]) {
+        for (worker, clients) in self.by_worker(waiters) {
+            let message = Message::Answer { batch, outcomes: outcomes.clone(), clients };
+            self.mailboxes()[worker].send(message);
+        }
+    }
+
+    /// Answers the clients of a batch that was refused.
+    pub fn fail(&self, error: &[u8], waiters: &[Waiter]) {
+        let error: Arc<[u8]> = error.into();
+        for (worker, clients) in self.by_worker(waiters) {
+            self.mailboxes()[worker].send(Message::Fail { error: error.clone(), clients });
+        }
     }
 
     pub fn settings(&self) -> Settings {
@@ -117,32 +188,24 @@ pub enum Message {
 /// The way to one worker.
 pub struct Mailbox {
     messages: Mutex<Vec<Message>>,
-    waker: mio::Waker,
-    /// The worker was woken, and has not taken its messages yet.
-    woken: AtomicBool,
+    wakeup: Wakeup,
     pub connections: AtomicUsize,
 }
 
 impl Mailbox {
-    pub fn new(waker: mio::Waker) -> Mailbox {
-        let (woken, connections) = (AtomicBool::default(), AtomicUsize::default());
-        Mailbox { messages: Mutex::default(), waker, woken, connections }
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Mailbox {
+        let (messages, connections) = (Mutex::default(), AtomicUsize::default());
+        Mailbox { messages, wakeup: Wakeup::new(wake), connections }
     }
 
     pub fn send(&self, message: Message) {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
-        if !self.woken.swap(true, SeqCst) {
-            // Without a wake-up the worker takes its messages within a second.
-            let _ = self.waker.wake();
-        }
+        self.wakeup.wake();
     }
 
     pub fn take(&self) -> Vec<Message> {
-        // First: a message that is sent from now on wakes the worker again.
-        if !self.woken.swap(false, SeqCst) {
-            return Vec::new();
-        }
-        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+        let messages = || self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wakeup.take(|| std::mem::take(&mut *messages())).unwrap_or_default()
     }
 }
 
@@ -172,16 +235,8 @@ impl Workers {
         log: Option<FileLog>,
         settings: Settings,
     ) -> io::Result<Workers> {
-        let shared = Arc::new(Shared {
-            keyspace,
-            events,
-            budget,
-            certificates,
-            draining: AtomicBool::default(),
-            settings: RwLock::new(settings),
-            log,
-            mailboxes: OnceLock::new(),
-        });
+        let shared = Shared::new(keyspace, events, budget, certificates, log, settings);
+        let shared = Arc::new(shared);
         let workers: Vec<Worker> = (0..threads)
             .map(|number| Worker::new(number, shared.clone()))
             .collect::<io::Result<_>>()?;
@@ -251,10 +306,7 @@ impl Workers {
     /// Answers the clients of a batch. Those for which a thread still applies a record wait for
     /// `answer_rest` with the number of the batch.
     pub fn answer(&self, batch: u64, outcomes: Arc<Vec<Outcome>>, waiters: &[Waiter]) {
-        for (worker, clients) in self.shared.by_worker(waiters) {
-            let message = Message::Answer { batch, outcomes: outcomes.clone(), clients };
-            self.shared.mailboxes()[worker].send(message);
-        }
+        self.shared.answer(batch, outcomes, waiters);
     }
 
     /// Answers the clients that were left, when all records are applied.
@@ -276,10 +328,7 @@ impl Workers {
 
     /// Answers the clients of a batch that was refused.
     pub fn fail(&self, error: &[u8], waiters: &[Waiter]) {
-        let error: Arc<[u8]> = error.into();
-        for (worker, clients) in self.shared.by_worker(waiters) {
-            self.shared.mailboxes()[worker].send(Message::Fail { error: error.clone(), clients });
-        }
+        self.shared.fail(error, waiters);
     }
 
     /// Reads nothing more from any connection.
