@@ -125,7 +125,12 @@ class RespServer:
             self._handshakes[client.id] = client
             if len(self._handshakes) > _MAX_HANDSHAKES:
                 self._make_room()
-        self.workers.open(connection.detach(), client.session, client.closing)
+        try:
+            self.workers.open(connection.detach(), client.session, client.closing)
+        except errors.BloomeryError:
+            self._handshakes.pop(client.id, None)
+            self.clients.farewell(client.id)
+            raise
 
     def _make_room(self) -> None:
         """Disconnect the client whose handshake has taken longest, if there is one."""
