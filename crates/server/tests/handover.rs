@@ -32,7 +32,9 @@ use shuttle::sync::Condvar;
 use shuttle::thread;
 
 const WORKERS: usize = 2;
-const SCHEDULES: usize = 2_000;
+const SCHEDULES: usize = 4_000;
+/// To find a planted defect: most show in one of some hundred schedules.
+const MAX_SCHEDULES: usize = 40_000;
 /// Preemptions at chosen points, for `check_pct`.
 const DEPTH: usize = 4;
 const LIMITS: Limits = Limits { arguments: 64, argument_bytes: 64, request_bytes: 1 << 10 };
@@ -553,6 +555,7 @@ impl Control {
             return;
         }
         let taken = keyspace.take();
+        thread::yield_now(); // Python takes its time before it releases the role
         let expected = std::mem::take(&mut self.expected);
         let barriers = std::mem::take(&mut self.barriers);
         if taken.records.is_empty() {
@@ -701,14 +704,18 @@ fn run(scenario: Scenario) {
 }
 
 fn check(scenario: Scenario) {
-    shuttle::check_random(move || run(scenario), SCHEDULES);
-    shuttle::check_pct(move || run(scenario), SCHEDULES, DEPTH);
+    explore(scenario, SCHEDULES);
+}
+
+fn explore(scenario: Scenario, schedules: usize) {
+    shuttle::check_pct(move || run(scenario), schedules, DEPTH);
+    shuttle::check_random(move || run(scenario), schedules);
 }
 
 /// Returns why the scenario fails, in any of the schedules.
 fn failure(defect: Option<Defect>, scenario: Scenario) -> String {
     PLANTED.set(defect);
-    let failed = catch_unwind(AssertUnwindSafe(|| check(scenario)));
+    let failed = catch_unwind(AssertUnwindSafe(|| explore(scenario, MAX_SCHEDULES)));
     PLANTED.set(None);
     let problem = failed.expect_err("no schedule found the defect");
     let text = problem.downcast_ref::<String>().cloned();
@@ -794,13 +801,14 @@ fn finds_a_worker_that_does_not_look_again() {
 
 #[test]
 fn finds_a_control_plane_that_does_not_look_again() {
-    let scenario = Scenario { planted: Some(Planted::NoSecondLook), names: "qs", ..QUICK };
+    let planted = Some(Planted::NoSecondLook);
+    let scenario = Scenario { planted, names: "qb", clients: 2, ..QUICK };
     assert!(failure(None, scenario).contains("deadlock"));
 }
 
 #[test]
 fn finds_a_control_plane_that_does_not_try_again() {
-    let scenario = Scenario { names: "qb", ..QUICK };
+    let scenario = Scenario { names: "qb", clients: 2, ..QUICK };
     assert!(failure(Some(Defect::NoSecondTry), scenario).contains("deadlock"));
 }
 
@@ -817,6 +825,6 @@ fn finds_an_answer_before_the_append() {
 
 #[test]
 fn finds_a_log_that_reports_early() {
-    let scenario = Scenario { planted: Some(Planted::EarlyReport), ..QUICK };
+    let scenario = Scenario { planted: Some(Planted::EarlyReport), clients: 2, ..QUICK };
     assert!(failure(None, scenario).contains("early"));
 }
