@@ -145,9 +145,9 @@ def measure(
 
 
 def _ping(peer: socket.socket) -> None:
-    peer.sendall(b"PING x\r\n")  # with a message, the control plane answers it
+    peer.sendall(b"PING\r\n")
     got = b""
-    while not got.endswith(b"x\r\n"):
+    while not got.endswith(b"\r\n"):
         got += peer.recv(64)
 
 

@@ -143,6 +143,8 @@ class LogLink:
                     exchange = await asyncio.wait_for(self._connect(), self._timeout)
                 except self._redis.failures as problem:
                     raise LinkLost(self._describe(problem)) from problem
+                except RuntimeError as problem:  # of uvloop: the connection ended while it was made
+                    raise LinkLost("the connection ended") from problem
                 self._exchange = exchange
             return exchange
 
