@@ -592,7 +592,7 @@ impl Control {
         }
     }
 
-    /// `Sequencer.take_over`, `FileBatchLog.finish`.
+    /// `FileBatchLog.take_over`.
     fn take_over(&mut self, handed: Handed) {
         assert!(self.batch.is_none(), "two batches are on their way");
         let Handed { records, waiters, outcomes, problem, .. } = handed;

@@ -65,16 +65,6 @@ class BatchLog(Protocol):
     def append(self, number: int, records: list[Record]) -> None:
         """Append a batch and apply it; tell the sequencer (`applied`, `refused`) by its number."""
 
-    def finish(
-        self,
-        number: int,
-        records: list[Record],
-        results: list[Any],
-        at: float,
-        problem: errors.BloomeryError | None,
-    ) -> None:
-        """Apply the rest of a batch that a worker has written; LogUnavailable: it has not."""
-
     def decide(self, op: Op, filter_id: int, data: bytes) -> None:
         """As the lease holder, do what no client asked for."""
 

@@ -19,7 +19,7 @@ import time
 from typing import Any, NamedTuple, Protocol
 
 from bloomery import _native, errors
-from bloomery.service.domain.operations import Conflict, Op, Record, quoted
+from bloomery.service.domain.operations import Conflict, Op, quoted
 from bloomery.service.engine import REFUSED, BatchLog, Engine, Outcome
 
 _CROWD = 8  # clients of one batch; fewer never wait for others
@@ -188,18 +188,11 @@ class Sequencer:
             self._next_at = now + self._pace
         self._log.append(number, records)
 
-    def take_over(
-        self,
-        records: list[Record],
-        waiters: _native.Waiters,
-        results: list[Any],
-        at: float,
-        problem: errors.BloomeryError | None,
-    ) -> None:
-        """Finish a batch that a worker has started, and with it has handed over the role."""
+    def adopt(self, waiters: _native.Waiters) -> int:
+        """Register a batch that a worker has started, with the role; return its number."""
         number = next(self._numbers)
         self._batch = number, _Batch(waiters, [], [], time.monotonic())
-        self._log.finish(number, records, results, at, problem)
+        return number
 
     def _pass(self) -> None:
         self._timer = None

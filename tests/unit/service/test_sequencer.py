@@ -52,16 +52,6 @@ class SharedLog:
         self.sent.append((number, records, asyncio.get_running_loop().time()))
         self._came.set()
 
-    def finish(
-        self,
-        number: int,
-        records: list[Record],
-        results: list[Any],
-        at: float,
-        problem: errors.BloomeryError | None,
-    ) -> None:
-        """Do nothing: workers do not write this log."""
-
     def add(self, *keys: str) -> list[asyncio.Task[Any]]:
         """As many clients as keys."""
         submit = self.sequencer.submit_keys

@@ -79,7 +79,7 @@ class Settings:
     maxmemory: int = _set(machine.for_filters(), values.size(0, 1 << 50))
     max_filters: int = _set(1_000_000, _COUNT)
     max_capacity: int = _set(1 << 40, values.between(1, 1 << 40))
-    # Threads that serve the Redis protocol; 0: one for each core that the process may use.
+    # Threads that serve the Redis protocol. 0 starts one for each core that the process may use.
     threads: int = _set(0, values.between(0, 256), live=False)
     maxclients: int = _set(10_000, values.between(1, 1_000_000))
     timeout: int = _set(0, values.between(0, 1 << 31))  # seconds without a command; 0: none

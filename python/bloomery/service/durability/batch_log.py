@@ -118,16 +118,17 @@ class FileBatchLog:
         else:
             self._write_batch(number, records)
 
-    def finish(
+    def take_over(
         self,
-        number: int,
         records: list[Record],
+        waiters: _native.Waiters,
         results: list[Any],
         at: float,
         problem: errors.BloomeryError | None,
     ) -> None:
-        """Apply the rest of a batch that a worker has written; LogUnavailable: it has not."""
-        batch = _Batch(number, records, at, results)
+        """Finish a batch that a worker has started. With LogUnavailable nothing was written;
+        otherwise apply the records without results."""
+        batch = _Batch(self.sequencer.adopt(waiters), records, at, results)
         if isinstance(problem, errors.LogUnavailable):
             self._written(batch, problem)
         else:

@@ -210,16 +210,6 @@ class Node:
         self._sending = _Sending(number, split_batch(records))
         self._send_part()
 
-    def finish(
-        self,
-        number: int,
-        records: list[Record],
-        results: list[Any],
-        at: float,
-        problem: errors.BloomeryError | None,
-    ) -> None:
-        """Do nothing: workers do not write the log of a node."""
-
     def _send_part(self) -> None:
         sending = self._sending
         assert sending is not None

@@ -28,7 +28,7 @@ from bloomery.service.resp.invoke import invoke_queued
 from bloomery.service.resp.replies import encode, failure_of
 from bloomery.service.slices import Slice
 
-_LOG_SECONDS = 5.0  # for what was written to be in the log, when the server stops
+_LOG_SECONDS = 5.0  # to write the last batches to the log when the server stops
 _POLL = 0.005  # seconds between two looks at a client that does not accept replies
 _MAX_HANDSHAKES = 1000  # for one more, the oldest is disconnected
 
@@ -93,7 +93,7 @@ class RespServer:
         asyncio.get_running_loop().add_reader(self._wake.fileno(), self._woken)
         if tls is not None:
             tls.on_change.subscribe(self._replace_certificate)
-        context.sequencer.join()  # what is due is known before the first client
+        context.sequencer.join()  # publishes due times before the first client
         self._uses_tls = tls is not None
         acceptor = Acceptor(self._accepted, self._make_room)
         acceptor.open(hosts, port)
@@ -144,8 +144,8 @@ class RespServer:
         with contextlib.suppress(BlockingIOError):
             self._wake.recv(4096)
         batch, events = self.workers.take_events()
-        if batch is not None:
-            self.context.sequencer.take_over(*batch)
+        if batch is not None and self.context.file_log is not None:
+            self.context.file_log.take_over(*batch)
         self.context.sequencer.join()
         for kind, number, commands, outcomes in events:
             client = self.clients.connections.get(number)
@@ -189,8 +189,8 @@ class RespServer:
         self.workers.resume(client.session, client.closing)
 
     async def _accepts_replies(self, client: ClientState) -> None:
-        """Return when the client has accepted most of its replies, or has gone. A worker
-        disconnects one that accepts none."""
+        """Return when the client has accepted most of its replies, or has disconnected. A
+        worker disconnects a client that accepts no replies."""
         self.workers.flush(client.session)
         while client.session.pending > limits.MAX_PENDING_REPLIES:
             if client.id not in self.clients.connections:
