@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -411,5 +412,39 @@ def test_server_that_stops_answers_the_writes_on_their_way(tmp_path: Path) -> No
                 assert await end(idle) == b""
                 await stopping
             assert server.parts.commands.contains(b"seen", [b"1"]) == b"\1"
+
+    asyncio.run(main())
+
+
+def test_batch_that_a_worker_cannot_finish_is_handed_over(tmp_path: Path) -> None:
+    """A worker writes the batch. The filter is large and must grow, so Python applies the rest and
+    the client is answered."""
+
+    async def main() -> None:
+        async with running(tmp_path) as server, connected(server) as [(reader, writer)]:
+            adopted: list[int] = []
+            assert server.parts.file_log is not None
+            take_over = server.parts.file_log.take_over
+
+            def noted(*batch: Any) -> None:
+                adopted.append(len(batch[0]))
+                take_over(*batch)
+
+            server.parts.file_log.take_over = noted  # type: ignore[assignment, method-assign]
+            writer.write(b"BF.RESERVE seen 0.01 300000\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            size = server.parts.engine.state.names[b"seen"].filter.nbytes
+            for start in range(0, 2_000_000, 1000):
+                keys = b" ".join(b"%d" % key for key in range(start, start + 1000))
+                writer.write(b"BF.MADD seen " + keys + b"\r\n")
+                replies = await asyncio.wait_for(reader.readexactly(7 + 4 * 1000), PATIENCE)
+                assert replies.startswith(b"*1000\r\n")
+                if adopted:
+                    break
+            assert adopted == [1]
+            assert server.parts.engine.state.names[b"seen"].filter.nbytes > size
+            writer.write(b"BF.MEXISTS seen " + keys + b"\r\n")
+            answers = await asyncio.wait_for(reader.readexactly(7 + 4 * 1000), PATIENCE)
+            assert answers == b"*1000\r\n" + b":1\r\n" * 1000
 
     asyncio.run(main())
