@@ -32,7 +32,12 @@ from bloomery.storage import files
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
-_PACE_BYTES = 64 << 20  # written between two syncs: the log's own writes wait for no more than that
+# Written between two syncs: the log's own writes wait for no more than that.
+_PACE_BYTES = 4 << 20
+# Read or written at once: the kernel may give no other thread the core in the meantime. With steps
+# of 1 MiB, and 64 MiB between two syncs, p99 of other clients' reads was 2.4 times as long during a
+# snapshot as before it, on two cores.
+_STEP_BYTES = 128 << 10
 _KEPT = 2
 DAMAGED = 3  # an exit code of the process that makes a snapshot
 
@@ -195,7 +200,7 @@ def check_file(path: Path, saved: ManifestEntry) -> None:
 
 def read_chunks(file: BinaryIO) -> Iterator[bytes]:
     """All bytes of a file, in parts."""
-    while part := file.read(files.CHUNK_BYTES):
+    while part := file.read(_STEP_BYTES):
         yield part
 
 
@@ -223,14 +228,15 @@ class PacedFile:
         self.seek, self.truncate = file.seek, file.truncate
 
     def write(self, data: bytes) -> int:
-        """Write, and wait for the disk now and then."""
-        count = self._file.write(data)
-        self._written += count
-        if self._written >= _PACE_BYTES:
-            self._file.flush()
-            os.fdatasync(self._file.fileno())
-            self._written = 0
-        return count
+        """Write in short steps, and wait for the disk now and then."""
+        view = memoryview(data)
+        for start in range(0, len(view), _STEP_BYTES):
+            self._written += self._file.write(view[start : start + _STEP_BYTES])
+            if self._written >= _PACE_BYTES:
+                self._file.flush()
+                os.fdatasync(self._file.fileno())
+                self._written = 0
+        return len(view)
 
 
 def save(entry: Entry, folder: Path) -> ManifestEntry:
