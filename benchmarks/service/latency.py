@@ -34,9 +34,9 @@ SHARE = 0.5
 
 CAPACITY_SECONDS = 5.0
 EVERY = 0.001
-"""Seconds between two probes, on average. The load sends bursts each millisecond: probes at the same
-pace would meet the same part of every burst, in one phase its end and in the next its start, and p99
-would differ by six times between phases in which nothing differs."""
+"""Seconds between two probes, on average. The load sends bursts each millisecond: probes at the
+same pace would meet the same part of every burst, in one phase its end and in the next its start,
+and p99 would differ by six times between phases in which nothing differs."""
 
 CALM = 4.0
 """Seconds before and after a snapshot."""
