@@ -22,6 +22,8 @@ const ROUND: Duration = Duration::from_millis(4);
 const LOCKED: Duration = Duration::from_millis(5);
 /// Between two looks for clients that are too slow.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long a busy worker polls before it sleeps.
+const SPIN: Duration = Duration::from_micros(20);
 /// Events that are taken at once.
 const MAX_EVENTS: usize = 1024;
 
@@ -41,6 +43,8 @@ pub struct Worker {
     unfinished: HashMap<u64, Vec<u64>>,
     scratch: Scratch,
     buffer: Vec<u8>,
+    /// The last events arrived within `SPIN`.
+    is_spinning: bool,
     stopped: bool,
 }
 
@@ -62,6 +66,7 @@ impl Worker {
             unfinished: HashMap::new(),
             scratch: Scratch::default(),
             buffer: vec![0; CHUNK],
+            is_spinning: false,
             stopped: false,
         })
     }
@@ -70,12 +75,7 @@ impl Worker {
         let mut events = mio::Events::with_capacity(MAX_EVENTS);
         let mut next_sweep = Instant::now() + SWEEP;
         while !self.stopped {
-            let timeout = self.timeout(next_sweep);
-            if let Err(problem) = self.poll.poll(&mut events, Some(timeout))
-                && problem.kind() != io::ErrorKind::Interrupted
-            {
-                std::thread::sleep(LOCKED); // it would fail at once again
-            }
+            self.wait(&mut events, self.timeout(next_sweep));
             for event in &events {
                 self.take_event(event);
             }
@@ -92,6 +92,30 @@ impl Worker {
         }
         let clients: Vec<u64> = self.connections.keys().copied().collect();
         clients.into_iter().for_each(|client| self.close(client));
+    }
+
+    /// Waits for events. While events follow each other closely, it polls for `SPIN` before it sleeps.
+    fn wait(&mut self, events: &mut mio::Events, timeout: Duration) {
+        let started = Instant::now();
+        while self.is_spinning && timeout > SPIN {
+            self.poll_once(events, Duration::ZERO);
+            if !events.is_empty() {
+                return;
+            }
+            self.is_spinning = started.elapsed() < SPIN;
+            std::thread::yield_now();
+        }
+        let started = Instant::now();
+        self.poll_once(events, timeout);
+        self.is_spinning = !events.is_empty() && started.elapsed() < SPIN;
+    }
+
+    fn poll_once(&mut self, events: &mut mio::Events, timeout: Duration) {
+        if let Err(problem) = self.poll.poll(events, Some(timeout))
+            && problem.kind() != io::ErrorKind::Interrupted
+        {
+            std::thread::sleep(LOCKED); // it would fail at once again
+        }
     }
 
     fn timeout(&self, next_sweep: Instant) -> Duration {
