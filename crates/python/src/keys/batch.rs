@@ -365,34 +365,14 @@ fn rows(
     // Starting a thread is not worth it for fewer keys than this each (a guess, not a measurement).
     let alone = options.threads == 1 || keys < options.threads * 16_384;
     if !options.mask && !alone && !column.unchecked {
-        let whole = target.enter(py, long, |inside| {
-            let turn = keys.min(done + TURN);
-            while done < turn {
-                let some = done..turn.min(done + SHARED_ROWS);
-                if !inside.shared_unasked(column, some.clone(), options.threads)? {
-                    return Ok(false);
-                }
-                done = some.end;
-                later_unless(!fork_waits() || done == keys)?;
-            }
-            later_unless(done == keys)?;
-            Ok(true)
-        })?;
-        if whole {
+        let all = target
+            .enter(py, long, |inside| shared_unasked(inside, column, &mut done, options.threads))?;
+        if all {
             return Ok(());
         }
     }
     if !options.mask && options.threads == 1 {
-        // The same few answers' memory over and over, not a page fault every 4096 rows.
-        let mut answers = [0u8; 8192];
-        return target.enter(py, long, |inside| {
-            let turn = keys.min(done + TURN);
-            while done < turn {
-                let count = answers.len().min(turn - done);
-                take(inside, column, &mut done, &mut answers[..count])?;
-            }
-            later_unless(done == keys)
-        });
+        return target.enter(py, long, |inside| unasked(inside, column, &mut done));
     }
     let start = mask.len();
     grown(py, mask, column.len)?;
@@ -436,6 +416,41 @@ fn rows(
         valid.spread(0, &found, &mut mask[start..]);
     }
     Ok(())
+}
+
+/// Takes rows without returning answers, with several threads, for one turn. Returns false if the
+/// target does not do that.
+fn shared_unasked(
+    inside: &mut dyn Inside,
+    column: &Column,
+    done: &mut usize,
+    threads: usize,
+) -> Result<bool, Refusal> {
+    let keys = column.keys();
+    let turn = keys.min(*done + TURN);
+    while *done < turn {
+        let some = *done..turn.min(*done + SHARED_ROWS);
+        if !inside.shared_unasked(column, some.clone(), threads)? {
+            return Ok(false);
+        }
+        *done = some.end;
+        later_unless(!fork_waits() || *done == keys)?;
+    }
+    later_unless(*done == keys)?;
+    Ok(true)
+}
+
+/// Takes rows without returning answers, for one turn.
+fn unasked(inside: &mut dyn Inside, column: &Column, done: &mut usize) -> Result<(), Refusal> {
+    // The memory of the answers is used again and again: no page fault every 4096 rows.
+    let mut answers = [0u8; 8192];
+    let keys = column.keys();
+    let turn = keys.min(*done + TURN);
+    while *done < turn {
+        let count = answers.len().min(turn - *done);
+        take(inside, column, done, &mut answers[..count])?;
+    }
+    later_unless(*done == keys)
 }
 
 /// Makes a mask longer by so many zeros, which are returned.
