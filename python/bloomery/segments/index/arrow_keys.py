@@ -178,9 +178,9 @@ def _cast_other(value: object, kind: Any) -> Any:
     if isinstance(value, time) and value.tzinfo is not None and value.utcoffset() != timedelta(0):
         return None  # whose zone pyarrow leaves out
     # Of pandas' Timestamp and Timedelta, of which pyarrow takes microseconds, unless told.
-    if isinstance(value, datetime) and getattr(value, "nanosecond", 0):
+    if getattr(value, "nanosecond", 0) and isinstance(value, datetime):
         scalar = pa.scalar(value, pa.timestamp("ns", None if value.tzinfo is None else "UTC"))
-    elif isinstance(value, timedelta) and getattr(value, "nanoseconds", 0):
+    elif getattr(value, "nanoseconds", 0) and isinstance(value, timedelta):
         scalar = pa.scalar(value, pa.duration("ns"))
     else:
         scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
