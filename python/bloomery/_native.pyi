@@ -1166,9 +1166,10 @@ def parquet_filter(arrays: Iterable[object], error_rate: float) -> tuple[bytes, 
 def parquet_hash(value: bytes) -> int:
     """The hash of a stored value."""
 
-def parquet_page(bytes: bytes) -> tuple[int, int | None] | None:
-    """How many bytes the page has that begins with this header, and how many values, which is None
-    of a dictionary; None if the header is not whole, or of another kind."""
+def parquet_page(bytes: bytes) -> tuple[int, int, int | None] | None:
+    """How many bytes the page has that begins with this header, how many without compression, and
+    how many values, which is None of a dictionary; None if the header is not whole, or of another
+    kind."""
 
 def parquet_block(hash: int, num_bytes: int) -> int:
     """Where in a filter of so many bytes the block of a hash begins."""

@@ -137,7 +137,7 @@ class TooManyCopies(FilterFull):
 
 
 class NotEnoughMemory(BloomeryError, MemoryError):
-    """The filter would not fit into the memory that is free; nothing was allocated."""
+    """The filter, or a page of a Parquet file, would not fit into the memory that is free."""
 
     code = "not-enough-memory"
 

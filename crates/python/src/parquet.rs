@@ -101,16 +101,17 @@ impl ParquetFooter {
     }
 }
 
-/// How many bytes the page has that begins with this header, and how many values, which is None of
-/// a dictionary; None if the header is not whole, or of another kind.
+/// How many bytes the page has that begins with this header, how many without compression, and how
+/// many values, which is None of a dictionary; None if the header is not whole, or of another kind.
 #[pyfunction]
-pub fn parquet_page(bytes: &[u8]) -> Option<(u64, Option<i64>)> {
+pub fn parquet_page(bytes: &[u8]) -> Option<(u64, u64, Option<i64>)> {
     let page = page::read(bytes).ok()?;
-    match page.kind {
-        page::Kind::Data { values } => Some((page.num_bytes, Some(values))),
-        page::Kind::Dictionary => Some((page.num_bytes, None)),
-        page::Kind::Other => None,
-    }
+    let values = match page.kind {
+        page::Kind::Data { values } => Some(values),
+        page::Kind::Dictionary => None,
+        page::Kind::Other => return None,
+    };
+    Some((page.num_bytes, page.decoded_bytes, values))
 }
 
 /// The header of a filter of so many bytes.

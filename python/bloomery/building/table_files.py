@@ -182,7 +182,14 @@ def _values(column: Any) -> list[Any]:
 
     if _is_time(column.type):  # Python's times have microseconds
         column = column.cast(pa.timestamp("us", column.type.tz))
-    values: list[Any] = column.to_pylist()
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        if not _is_time(column.type):
+            raise
+        raise pa.ArrowInvalid(
+            "a time is not in the years 1 to 9999, and no key is; leave such rows out"
+        ) from None
     return values
 
 

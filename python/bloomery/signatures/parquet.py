@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from bloomery.errors import CorruptData, InvalidParameter, InvalidSource
 from bloomery.signatures.rows import BATCH, IndexedRows, as_table, narrowed, split
 from bloomery.storage.arrow_tables import concat
-from bloomery.storage.file_state import FileState
+from bloomery.storage.file_state import TICK_NS, FileState, is_settled
 
 if TYPE_CHECKING:
     from bloomery.signatures.rows import RowNumbers
@@ -192,8 +193,12 @@ def _listed(path: str | os.PathLike[str]) -> tuple[str, list[str]]:
 
 def _file(folder: str, name: str) -> File:
     path = os.path.join(folder, name)
-    with _opened(path) as (file, status):
-        return File(name, status.st_size, status.st_mtime_ns, int(file.metadata.num_rows))
+    for _ in range(_TICKS):
+        with _opened(path) as (file, status):
+            if is_settled(status.st_mtime_ns):
+                return File(name, status.st_size, status.st_mtime_ns, int(file.metadata.num_rows))
+        time.sleep(TICK_NS / 1e9)
+    raise InvalidSource(f"{path} does not stop changing: index it once it is written")
 
 
 def _check_indexed(path: str, file: File, status: os.stat_result) -> None:
@@ -207,6 +212,7 @@ def _check_indexed(path: str, file: File, status: os.stat_result) -> None:
 _footers: OrderedDict[tuple[str, FileState], pq.FileMetaData] = OrderedDict()
 _footers_lock = threading.Lock()
 _FOOTERS = 256
+_TICKS = 5  # of the file system's clock for which a file may go on changing
 
 
 @contextlib.contextmanager
@@ -227,7 +233,8 @@ def _opened(path: str) -> Iterator[tuple[pq.ParquetFile, os.stat_result]]:
                 footer = _footers.pop(which, None)
             file = pq.ParquetFile(source, metadata=footer)
             with _footers_lock:
-                _footers[which] = file.metadata
+                if is_settled(status.st_mtime_ns):
+                    _footers[which] = file.metadata
                 if len(_footers) > _FOOTERS:
                     _footers.popitem(last=False)
             yield file, status

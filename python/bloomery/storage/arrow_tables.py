@@ -1,9 +1,9 @@
-"""Arrow tables of several files in one: columns of one name may be of different types."""
+"""Arrow tables: of several files in one, though columns have different types; and as rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bloomery.errors import InvalidSource
@@ -28,6 +28,42 @@ def concat(tables: Sequence[Any]) -> Any:
             if _promoted([table.select([name]) for table in tables if _has(table, name)]) is None:
                 tables = [_changed(table, name, change) for table in tables]
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def python_rows(table: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a pyarrow table as Python objects.
+
+    A time that Python does not have, of the year 10,000 say, is the number that the column stores.
+    """
+    for batch in table.to_batches(max_chunksize=1000):
+        try:
+            rows = batch.to_pylist()
+        except (ValueError, OverflowError):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            rows = [
+                {name: _as_python(column[row]) for name, column in columns.items()}
+                for row in range(batch.num_rows)
+            ]
+        yield from rows
+
+
+def _as_python(scalar: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        pass
+    if isinstance(scalar, pa.StructScalar):
+        return {name: _as_python(value) for name, value in scalar.items()}
+    if isinstance(scalar, pa.MapScalar):
+        return [tuple(_as_python(pair).values()) for pair in scalar.values]
+    if isinstance(scalar, pa.ListScalar):
+        return [_as_python(value) for value in scalar.values]
+    if isinstance(scalar, pa.DictionaryScalar):
+        return _as_python(scalar.value)
+    text = scalar.cast(pa.string()).as_py()  # nanoseconds, for which as_py needs pandas
+    return scalar.value if text.startswith("<") else text
 
 
 def _promoted(tables: Sequence[Any]) -> Any:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
+
+# A change within one tick of the file system's clock may leave the time of change as it is.
+TICK_NS = 20_000_000
+
+
+def is_settled(mtime_ns: int) -> bool:
+    """Return whether a later change of the file has another time of change."""
+    return not 0 <= time.time_ns() - mtime_ns < TICK_NS
 
 
 class FileState(NamedTuple):

@@ -45,12 +45,10 @@ _ADVICE = (
 )
 
 
-def check(nbytes: int, advice: str = _ADVICE) -> None:
-    """Raise NotEnoughMemory, with what to do, if a filter of this size cannot be held."""
+def check(nbytes: int, advice: str = _ADVICE, what: str = "the filter") -> None:
+    """Raise NotEnoughMemory, with what to do, unless this many bytes are free."""
     if nbytes < ASK_FROM:
         return
     free = available()
     if free is not None and nbytes > free:
-        raise errors.NotEnoughMemory(
-            f"the filter needs {nbytes:,} bytes, {free:,} are free: {advice}"
-        )
+        raise errors.NotEnoughMemory(f"{what} needs {nbytes:,} bytes, {free:,} are free: {advice}")

@@ -199,6 +199,12 @@ def test_parquet_that_is_wrong_is_one_clear_error(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"x": [1.5]}), path)
     with pytest.raises(errors.InvalidSource, match=r"'x' is of type double, which is no key"):
         building.open_rows(str(path), columns=["x"])
+    for zone in (None, "UTC", "Asia/Tokyo"):
+        times = pyarrow.array([0, 2**62], pyarrow.int64()).cast(pyarrow.timestamp("us", zone))
+        parquet.write_table(pyarrow.table({"x": times, "y": [1, 2]}), path)
+        for columns in (["x"], ["x", "y"]):
+            with pytest.raises(errors.InvalidSource, match=r"t\.parquet: a time is not in"):
+                keys_of(building.open_rows(str(path), columns=columns))
     path.write_bytes(b"PAR1 not really")
     with pytest.raises(errors.InvalidSource, match="no Parquet file"):
         building.open_rows(str(path), columns=["x"])

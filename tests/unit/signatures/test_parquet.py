@@ -2,16 +2,18 @@
 
 import os
 import shutil
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
 
 from bloomery.errors import InvalidParameter, InvalidSource
+from bloomery.storage import file_state
 from conftest import require
 
 pa = require("pyarrow")
 pq = require("pyarrow.parquet")
-from bloomery.signatures import SignatureIndex  # noqa: E402
+from bloomery.signatures import SignatureIndex, parquet  # noqa: E402
 from bloomery.signatures.parquet import ParquetFolder  # noqa: E402
 from unit.signatures.test_index import table  # noqa: E402
 
@@ -236,3 +238,31 @@ def test_columns_of_types_that_users_made(tmp_path: Path) -> None:
                 SignatureIndex.build(source, ["n", "colour"])
     finally:
         pa.unregister_extension_type("bloomery.tests.colour")
+
+
+def test_file_is_indexed_once_a_later_change_has_another_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file of the same size and time would pass for the one that was indexed."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(10), path)
+    os.utime(path)
+    SignatureIndex.build(path)
+    assert file_state.is_settled(path.stat().st_mtime_ns)
+    monkeypatch.setattr(file_state, "TICK_NS", 10**15)
+    os.utime(path)
+    with pytest.raises(InvalidSource, match=r"a\.parquet does not stop changing"):
+        SignatureIndex.build(path)
+
+
+@pytest.mark.parametrize(("tick_ns", "kept"), [(10**15, 0), (0, 1)])
+def test_footers_of_files_that_may_still_change_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tick_ns: int, kept: int
+) -> None:
+    """Another file may have the same inode, size and time, and its row groups elsewhere."""
+    monkeypatch.setattr(file_state, "TICK_NS", tick_ns)
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(10), path)
+    monkeypatch.setattr(parquet, "_footers", OrderedDict())
+    with parquet._opened(str(path)):
+        assert len(parquet._footers) == kept

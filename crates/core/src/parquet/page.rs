@@ -5,6 +5,7 @@ use super::thrift::{Reader, Result, STRUCT};
 
 // PageHeader
 const KIND: i16 = 1;
+const DECODED_BYTES: i16 = 2; // without the header
 const NUM_BYTES: i16 = 3; // compressed, without the header
 const DATA: i16 = 5;
 const DATA_V2: i16 = 8;
@@ -27,16 +28,20 @@ pub struct Page {
     pub kind: Kind,
     /// With its header.
     pub num_bytes: u64,
+    /// After decompression, as the header says; a reader allocates as many.
+    pub decoded_bytes: u64,
 }
 
 /// The page whose header the bytes begin with.
 pub fn read(bytes: &[u8]) -> Result<Page> {
-    let (mut kind, mut num_bytes, mut data, mut data_v2) = (None, None, None, None);
+    let (mut kind, mut num_bytes, mut decoded_bytes) = (None, None, None);
+    let (mut data, mut data_v2) = (None, None);
     let mut reader = Reader::new(bytes);
     reader.each_field(|reader, id, field| {
         let values = match id {
             KIND => return reader.number(field, &mut kind),
             NUM_BYTES => return reader.number(field, &mut num_bytes),
+            DECODED_BYTES => return reader.number(field, &mut decoded_bytes),
             DATA if field == STRUCT => &mut data,
             DATA_V2 if field == STRUCT => &mut data_v2,
             _ => return Ok(()),
@@ -54,9 +59,13 @@ pub fn read(bytes: &[u8]) -> Result<Page> {
         3 => values(data_v2).ok_or("a page does not say how many values it has")?,
         _ => Kind::Other,
     };
-    let body = num_bytes.and_then(|bytes| u64::try_from(bytes).ok());
-    let num_bytes = body.and_then(|body| body.checked_add(reader.at() as u64));
-    Ok(Page { kind, num_bytes: num_bytes.ok_or("a page does not say how long it is")? })
+    let size = |bytes: Option<i64>| bytes.and_then(|bytes| u64::try_from(bytes).ok());
+    let num_bytes = size(num_bytes).and_then(|body| body.checked_add(reader.at() as u64));
+    Ok(Page {
+        kind,
+        num_bytes: num_bytes.ok_or("a page does not say how long it is")?,
+        decoded_bytes: size(decoded_bytes).ok_or("a page does not say how long it is decoded")?,
+    })
 }
 
 #[cfg(test)]
@@ -88,7 +97,7 @@ mod tests {
             let mut bytes = header(kind, 60, about, 20_000);
             let num_bytes = bytes.len() as u64 + 60;
             bytes.extend_from_slice(&[7; 60]);
-            assert_eq!(read(&bytes), Ok(Page { kind: found, num_bytes }));
+            assert_eq!(read(&bytes), Ok(Page { kind: found, num_bytes, decoded_bytes: 100 }));
         }
     }
 

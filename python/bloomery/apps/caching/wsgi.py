@@ -8,7 +8,12 @@ from typing import Any
 
 from bloomery.apps.caching.admission import AdmissionCache
 from bloomery.apps.caching.http_rules import CacheRequest, Exchange
-from bloomery.apps.caching.request_headers import ANONYMOUS_HEADERS, IDENTITY_HEADERS, HeaderRules
+from bloomery.apps.caching.request_headers import (
+    ANONYMOUS_HEADERS,
+    IDENTITY_HEADERS,
+    HeaderKind,
+    HeaderRules,
+)
 from bloomery.apps.caching.responses import ResponseCache
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -174,7 +179,8 @@ class _RecordedBody:
 # Of the server or of middleware outside; with a value, there is a user.
 _IDENTITY_VARIABLES = {"REMOTE_USER", "REMOTE_IDENT", "AUTH_TYPE", "HTTPS_DN", "HTTPS_CC"}
 _IDENTITY_VARIABLES |= {"GSS_NAME", "peercert", "repoze.who.identity"}
-_IDENTITY_PREFIXES = ("SSL_CLIENT_", "OIDC_", "MELLON_", "Shib-", "SHIB_")
+_IDENTITY_VARIABLES |= {"AUTH_USER", "LOGON_USER", "CERT_SUBJECT", "AUTHORIZATION"}  # of IIS
+_IDENTITY_PREFIXES = ("SSL_CLIENT_", "OIDC_", "MELLON_", "Shib-", "SHIB_", "AUTHENTICATE_")
 
 
 def _request(environ: dict[str, Any], rules: HeaderRules) -> CacheRequest:
@@ -191,8 +197,18 @@ def _request(environ: dict[str, Any], rules: HeaderRules) -> CacheRequest:
     place = ("wsgi.url_scheme", "SERVER_NAME", "SERVER_PORT", "SCRIPT_NAME", "PATH_INFO")
     target = [str(environ.get(name, "")) for name in (*place, "QUERY_STRING", "RAW_URI")]
     authenticated = any(
-        value and (name, value) != ("SSL_CLIENT_VERIFY", "NONE")
-        for name, value in environ.items()
-        if name in _IDENTITY_VARIABLES or name.startswith(_IDENTITY_PREFIXES)
+        value and _may_identify(str(name), value, rules) for name, value in environ.items()
     )
     return CacheRequest(environ["REQUEST_METHOD"], target, headers, authenticated, rules)
+
+
+def _may_identify(name: str, value: object, rules: HeaderRules) -> bool:
+    """Return whether a variable of the server, and not a header, may name a user."""
+    if name.startswith("REDIRECT_"):  # by Apache, for each internal redirect
+        name = name.replace("REDIRECT_", "")
+        if name.startswith("HTTP_"):
+            header = name[5:].replace("_", "-").lower()
+            return rules.judge(header) is HeaderKind.IDENTITY
+    if (name, value) == ("SSL_CLIENT_VERIFY", "NONE"):
+        return False
+    return name in _IDENTITY_VARIABLES or name.startswith(_IDENTITY_PREFIXES)

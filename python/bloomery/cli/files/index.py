@@ -9,6 +9,7 @@ from bloomery.cli.options import Json
 from bloomery.cli.progress import FileProgress
 from bloomery.cli.pump import Interrupts, SignalInterrupt
 from bloomery.cli.terminal import emit, emit_json, emit_line, render, say
+from bloomery.storage.arrow_tables import python_rows
 
 BUILD_EXAMPLE = "bloomery index build data/ --columns user_id,email --fp-chance 1%"
 FIND_EXAMPLE = (
@@ -133,9 +134,8 @@ def find(
     else:
         from json import dumps
 
-        for batch in table.to_batches(max_chunksize=1000):
-            for row in batch.to_pylist():
-                emit_line(dumps(row, default=_text, ensure_ascii=False))
+        for row in python_rows(table):
+            emit_line(dumps(row, default=_text, ensure_ascii=False))
     return 0 if table.num_rows else 1
 
 

@@ -13,6 +13,7 @@ import typer
 from bloomery.cli.progress import FilterProgress
 from bloomery.cli.terminal import emit_line, say
 from bloomery.errors import InvalidParameter
+from bloomery.storage.arrow_tables import python_rows
 
 _FILE = Annotated[str, typer.Argument(metavar="FILE", help="A Parquet file.")]
 _SIDECAR = Annotated[
@@ -123,9 +124,8 @@ def find(
             emit_line(json.dumps({"row_group": number}) if as_json else str(number))
         return 0 if groups else 1
     rows = parquet.read(file, column, wanted, columns, sidecar=sidecar)
-    for batch in rows.to_batches(max_chunksize=1024):
-        for row in batch.to_pylist():
-            emit_line(json.dumps(row, default=_as_text, ensure_ascii=False))
+    for row in python_rows(rows):
+        emit_line(json.dumps(row, default=_as_text, ensure_ascii=False))
     return 0 if rows.num_rows else 1
 
 

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import bloomery._native as _native
 from bloomery.errors import BloomeryError, CorruptData, InvalidParameter, InvalidSource
 from bloomery.extras import needed
+from bloomery.storage import memory
 
 with needed("pyarrow", "bloomery.integrations.parquet"):
     import pyarrow as pa
@@ -36,6 +37,10 @@ _BLOCK_BYTES = 32
 _COPY_BYTES = 1 << 20
 _ATTEMPTS = 100  # to open a file that others keep replacing
 _BATCH_BYTES = 64 << 20  # of stored values that are decoded at a time, if pages are no longer
+# A header has statistics, of which a value may be long; one that is longer is not looked for.
+_PAGE_HEADER_BYTES = 512
+_MAX_PAGE_BYTES = (1 << 31) - 1
+_PAGE_COPIES = 4  # that pyarrow makes of a page, at most: measured with strings of 1 GiB
 
 
 class FilterPlace(NamedTuple):
@@ -43,6 +48,17 @@ class FilterPlace(NamedTuple):
 
     offset: int
     num_bytes: int
+
+
+class Page(NamedTuple):
+    """A page of a column: where it is in the file, and what its header says."""
+
+    offset: int
+    num_bytes: int
+    """With its header, compressed."""
+    decoded_bytes: int
+    values: int | None
+    """None for a dictionary."""
 
 
 class ParquetLayout:
@@ -236,12 +252,45 @@ class ParquetLayout:
         opened = self.reader([row_group], physical=True)
         about = opened.metadata.row_group(0)
         size = max(1, about.column(column).total_uncompressed_size)
+        self._check_memory(row_group, column, size)
         rows = max(1, min(about.num_rows, about.num_rows * _BATCH_BYTES // size))
         with damage(self.path):
             for batch in opened.reader.iter_batches(
                 rows, row_groups=[0], column_indices=[column], use_threads=False
             ):
                 yield _leaf(batch.column(0))
+
+    def _check_memory(self, row_group: int, column: int, size: int) -> None:
+        """Raise NotEnoughMemory if there is a page that pyarrow cannot decode in what is free."""
+        if size < memory.ASK_FROM:
+            return
+        pages = self.pages(row_group, column)
+        if pages is None:
+            largest = min(size, _MAX_PAGE_BYTES)
+        else:
+            largest = max((page.decoded_bytes for page in pages), default=0)
+        memory.check(
+            _PAGE_COPIES * largest,
+            "free some memory, or write the file with smaller pages",
+            f"{self.path}: a page of {largest:,} bytes of column {self.columns[column].path!r}",
+        )
+
+    def pages(self, row_group: int, column: int) -> list[Page] | None:
+        """The pages of a column in a row group; None if they are not all known."""
+        place = self.footer.pages(row_group, column)
+        if place is None:
+            return None
+        at, end = place[0], sum(place)
+        if not len(MAGIC) <= at <= end <= self.footer_start:
+            return None
+        pages = []
+        while at < end:
+            page = _native.parquet_page(self.read(at, min(_PAGE_HEADER_BYTES, end - at)))
+            if page is None or page[0] > end - at:
+                return None
+            pages.append(Page(at, *page))
+            at += page[0]
+        return pages
 
 
 def _opened_twice(path: Path) -> tuple[FileIO, Any]:

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import bloomery._native as _native
 from bloomery.extras import needed
 from bloomery.integrations.parquet.layout import MAGIC, ParquetLayout, damage, metadata_of
 
@@ -23,9 +22,6 @@ with needed("pyarrow", "bloomery.integrations.parquet"):
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-# A header has statistics, of which a value may be long; one that is longer is not looked for.
-_HEADER_BYTES = 512
 
 
 class _Cut(NamedTuple):
@@ -89,36 +85,30 @@ def _reader(layout: ParquetLayout, group: int, cuts: list[_Cut]) -> Any:
 
 def _cut(layout: ParquetLayout, group: int, column: int, rows: Any) -> _Cut | None:
     """The pages of a column that these rows are in."""
-    place = layout.footer.pages(group, column)
-    if place is None or layout.columns[column].max_repetition_level:
+    if layout.columns[column].max_repetition_level:
         return None
-    at, end = place[0], sum(place)
-    if not len(MAGIC) <= at <= end <= layout.footer_start:
+    found = layout.pages(group, column)
+    if not found:
         return None
     total = layout.footer.rows[group]
     dictionary, pages, counts = 0, [], [0]
-    while at < end:
-        page = _native.parquet_page(layout.read(at, min(_HEADER_BYTES, end - at)))
-        if page is None or page[0] > end - at:
-            return None
-        length, values = page
-        if values is not None:
-            if not 0 <= values <= total:
+    for page in found:
+        if page.values is not None:
+            if not 0 <= page.values <= total:
                 return None  # by an overflow they may add up nevertheless
-            pages.append((at, length))
-            counts.append(values)
+            pages.append((page.offset, page.num_bytes))
+            counts.append(page.values)
         elif pages or dictionary:
             return None  # a dictionary is the first page, if there is one
         else:
-            dictionary = length
-        at += length
+            dictionary = page.num_bytes
     starts = np.cumsum(counts)
     if starts[-1] != total:
         return None
     needed = np.unique(of := np.searchsorted(starts, rows, side="right") - 1)
     before = np.concatenate([[0], np.cumsum(np.diff(starts)[needed])])
     within = rows - starts[of] + before[np.searchsorted(needed, of)]
-    spans = [(place[0], dictionary)] if dictionary else []
+    spans = [(found[0].offset, dictionary)] if dictionary else []
     spans += [pages[number] for number in needed]
     return _Cut(column, int(before[-1]), dictionary, spans, tuple(within.tolist()))
 

@@ -83,7 +83,7 @@ def as_scalar(value: object, kind: Any) -> Any:
         else:
             scalar = _cast_other(value, kind)
         return scalar if scalar is not None and scalar.is_valid else None  # pandas has a NaT
-    except (pa.ArrowInvalid, ArithmeticError, UnicodeEncodeError):
+    except (ValueError, ArithmeticError):  # as Arrow's, of surrogates, or of a signaling NaN
         return None
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
         raise UnsupportedKey(
@@ -108,8 +108,9 @@ def _cast_number(value: Any, kind: Any) -> Any:
     if types.is_boolean(kind):
         return pa.scalar(bool(value)) if value in (0, 1) else None
     if types.is_integer(kind):
-        fits = isinstance(value, Integral) or abs(value) < 2**64  # no NaN is less
-        if not fits or value != int(value):
+        if not isinstance(value, Integral) and not math.isfinite(value):
+            return None
+        if value != int(value):
             return None
         return pa.scalar(int(value), kind)
     if types.is_decimal(kind):
@@ -119,7 +120,7 @@ def _cast_number(value: Any, kind: Any) -> Any:
             value = str(value)  # 1.23 is that, and not the 1.2299999999999999822 that floats have
         return pa.scalar(Decimal(value)).cast(kind)
     if not isinstance(value, bool) and isinstance(value, Integral):
-        if types.is_string(kind) or types.is_large_string(kind):
+        if _is_text(kind):
             return pa.scalar(str(int(value)), kind)
         value = int(value)
     return pa.scalar(value).cast(kind)
@@ -176,11 +177,15 @@ def _cast_other(value: object, kind: Any) -> Any:
 
     if isinstance(value, time) and value.tzinfo is not None and value.utcoffset() != timedelta(0):
         return None  # whose zone pyarrow leaves out
+    # Of pandas' Timestamp and Timedelta, of which pyarrow takes microseconds, unless told.
     if getattr(value, "nanosecond", 0) and isinstance(value, datetime):
-        # Of pandas' Timestamp, which pyarrow takes for microseconds, unless told.
         scalar = pa.scalar(value, pa.timestamp("ns", None if value.tzinfo is None else "UTC"))
+    elif getattr(value, "nanoseconds", 0) and isinstance(value, timedelta):
+        scalar = pa.scalar(value, pa.duration("ns"))
     else:
         scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
+    if types.is_temporal(scalar.type) and not (types.is_temporal(kind) or _is_text(kind)):
+        raise TypeError  # a number of which unit?
     if not types.is_timestamp(scalar.type):
         return scalar.cast(kind)
     if types.is_time(kind):
@@ -190,6 +195,12 @@ def _cast_other(value: object, kind: Any) -> Any:
         day = instant.cast(kind)
         return day if day.cast(instant.type) == instant else None
     return scalar.cast(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _is_uuid(kind: Any) -> bool:

@@ -20,7 +20,7 @@ from bloomery.segments.index.data_files import (
     open_data,
 )
 from bloomery.storage.arrow_tables import concat
-from bloomery.storage.file_state import FileState
+from bloomery.storage.file_state import FileState, is_settled
 
 _FOOTERS = 64
 _ATTEMPTS = 10  # to read a file that others keep changing
@@ -88,7 +88,8 @@ class Finder:
             if isinstance(data, ParquetData):
                 which = (path, data.state)  # of what was opened: the name may be another's by now
                 data.use_footer(self._footers.pop(which, None))
-                self._footers[which] = data.metadata
+                if is_settled(data.state.mtime_ns):
+                    self._footers[which] = data.metadata
                 if len(self._footers) > _FOOTERS:
                     self._footers.popitem(last=False)
             yield data

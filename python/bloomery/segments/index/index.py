@@ -281,17 +281,34 @@ class SegmentIndex:
         """Which files came or changed since they were indexed."""
         if self._stale is not None and time.monotonic() - self._stale.at < self.max_age:
             return self._stale
+        for _ in range(_ATTEMPTS):
+            if (stale := self._listed()) is not None:
+                self._stale = stale
+                return stale
+        raise self._unsettled()
+
+    def _listed(self) -> _Stale | None:
+        """Compare all files with the index; None if one was renamed or removed in the meantime.
+
+        The listing may lack the new name of a file that was renamed.
+        """
         ids, paths = set(), []
         began = time.monotonic()
         for path, status in indexing.walk(self.root):
+            if status is None:
+                return None
             file = self._known.get(path) or self._catalogue.file(path)
             if file is None:
                 paths.append((path, "new"))
             elif not indexing.is_current(file, status):
                 ids.add(file.id)
                 paths.append((path, "changed"))
-        self._stale = _Stale(frozenset(ids), tuple(sorted(paths)), began)
-        return self._stale
+        return _Stale(frozenset(ids), tuple(sorted(paths)), began)
+
+    def _unsettled(self) -> InvalidSource:
+        return InvalidSource(
+            f"{self.root}: files kept disappearing while they were read: ask again later"
+        )
 
     def find(self, conditions: Mapping[str, object], columns: Sequence[str] | None = None) -> Any:
         """Return the rows that have all of these values, as an Arrow table; none is a maybe.
@@ -320,9 +337,7 @@ class SegmentIndex:
                 break
             gone, self._stale = missing, None
         else:
-            raise InvalidSource(
-                f"{self.root}: files kept disappearing while they were read: ask again later"
-            )
+            raise self._unsettled()
         question.check()
         self._counts["parts_read"] += sum(file.read for file in found)
         self._counts["parts_in_vain"] += sum(file.read - file.matched for file in found)

@@ -24,13 +24,12 @@ from bloomery.segments.index.data_files import (
     open_data,
 )
 from bloomery.segments.index.pack_file import PackFile, filter_sum, map_pack
+from bloomery.storage.file_state import TICK_NS, is_settled
 
 NAME = ".bloomery-index"
 _FILES, _BYTES = 512, 32 << 20  # after how many of either to commit
 _WASTE = 1 << 20  # so much of the filters' file may belong to files that are gone
 _ENDS = 64 << 10
-# A change within one tick of the file system's clock would leave the time as it is.
-_TICK_NS = 20_000_000
 _TICKS = 5  # so many of them a file may go on changing
 _NEVER = -1  # in the place of a time: the file counts as changed, and is read
 
@@ -47,10 +46,11 @@ class IndexChanges:
     unchanged: int
 
 
-def walk(root: str) -> Iterator[tuple[str, os.stat_result]]:
+def walk(root: str) -> Iterator[tuple[str, os.stat_result | None]]:
     """Yield the files of rows below a folder, by their path there; `.` and `_` hide a name.
 
     Links to folders are followed, once all that is there itself was seen: no folder comes twice.
+    A file or folder that another process removes or renames in the meantime has no status.
     """
     folders, links = [""], list[str]()
     seen: set[tuple[int, int]] = set()
@@ -60,11 +60,18 @@ def walk(root: str) -> Iterator[tuple[str, os.stat_result]]:
             folders.append(links.pop())
         folder = folders.pop()
         place = os.path.join(root, folder)
-        status = os.stat(place)
-        if (status.st_dev, status.st_ino) in seen:
+        try:
+            status = os.stat(place)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            scan = os.scandir(place)
+        except FileNotFoundError:
+            if not folder:
+                raise
+            yield folder, None
             continue
-        seen.add((status.st_dev, status.st_ino))
-        with os.scandir(place) as entries:
+        with scan as entries:
             for entry in entries:
                 if entry.name.startswith((".", "_")) or _is_loop(entry):
                     continue
@@ -72,7 +79,14 @@ def walk(root: str) -> Iterator[tuple[str, os.stat_result]]:
                 if entry.is_dir():
                     (links if entry.is_symlink() else folders).append(path)
                 elif format_of(entry.name) is not None and entry.is_file():
-                    yield path, entry.stat()
+                    yield path, _status(entry)
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
 
 
 def _is_loop(entry: os.DirEntry[str]) -> bool:
@@ -117,18 +131,19 @@ class Indexer:
         before = catalogue.next_file()
         seen = bytearray(before)
         waiting: list[tuple[str, os.stat_result, int]] = []
-        counts = {"added": 0, "changed": 0, "unchanged": 0}
+        self._counts = dict.fromkeys(("added", "changed", "removed", "unchanged"), 0)
         try:
             for done, (path, status) in enumerate(walk(self._root)):
+                if status is None:
+                    continue  # searches look for it under its new name
                 if on_file is not None:
                     on_file(done, max(total, done), path)
                 old = catalogue.file(path)
                 if old is not None and old.id < before:
                     seen[old.id] = 1
                 if old is not None and is_current(old, status):
-                    counts["unchanged"] += 1
+                    self._counts["unchanged"] += 1
                     continue
-                counts["added" if old is None else "changed"] += 1
                 waiting.append((path, status, 0 if old is None else old.id))
                 if len(waiting) >= _FILES:
                     self._commit(waiting)
@@ -138,10 +153,11 @@ class Indexer:
                 for number in gone:
                     catalogue.remove_file(number)
                 self._count_up()
+            self._counts["removed"] += len(gone)
             self._tidy()
         finally:
             self._pack.close()
-        return IndexChanges(removed=len(gone), **counts)
+        return IndexChanges(**self._counts)
 
     def _count_up(self) -> None:
         self._catalogue.set_meta(
@@ -157,7 +173,13 @@ class Indexer:
                     path, status, old = waiting.pop()
                     if old:
                         self._catalogue.remove_file(old)
-                    self._add(path, status)
+                    end = self._pack.nbytes
+                    try:
+                        self._add(path, status)
+                        self._counts["changed" if old else "added"] += 1
+                    except FileNotFoundError:  # another process has just removed it
+                        self._pack.cut(end)
+                        self._counts["removed"] += bool(old)
                 self._pack.sync()
                 self._count_up()
 
@@ -165,10 +187,10 @@ class Indexer:
         whole = os.path.join(self._root, path)
         mtime_ns = _NEVER
         for _ in range(_TICKS):
-            if not 0 <= time.time_ns() - status.st_mtime_ns < _TICK_NS:
+            if is_settled(status.st_mtime_ns):
                 mtime_ns = status.st_mtime_ns
                 break
-            time.sleep(_TICK_NS / 1e9)
+            time.sleep(TICK_NS / 1e9)
             status = os.stat(whole)
         number, start = self._catalogue.next_file(), self._pack.nbytes
         parts = rows = 0

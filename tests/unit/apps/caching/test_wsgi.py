@@ -179,6 +179,12 @@ def test_a_user_whom_the_server_knows() -> None:
         "REMOTE_IDENT",
         "OIDC_CLAIM_sub",
         "HTTPS_DN",
+        "LOGON_USER",
+        "CERT_SUBJECT",
+        "AUTHENTICATE_CN",
+        "REDIRECT_REMOTE_USER",
+        "REDIRECT_REDIRECT_SSL_CLIENT_S_DN",
+        "REDIRECT_HTTP_AUTHORIZATION",
     ],
 )
 def test_client_certificate_and_login_of_the_server(variable: str) -> None:
@@ -188,7 +194,13 @@ def test_client_certificate_and_login_of_the_server(variable: str) -> None:
         ask(app, "GET", 100, **{variable: "CN=ada"})
     assert len(calls) == 3
     for _ in range(3):
-        ask(app, SSL_CLIENT_VERIFY="NONE", SSL_CLIENT_S_DN="")
+        ask(
+            app,
+            SSL_CLIENT_VERIFY="NONE",
+            SSL_CLIENT_S_DN="",
+            REDIRECT_SSL_CLIENT_VERIFY="NONE",
+            REDIRECT_HTTP_ACCEPT="*/*",
+        )
     assert len(calls) == 5
 
 

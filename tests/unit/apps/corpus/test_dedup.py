@@ -292,6 +292,27 @@ def test_a_file_that_is_cut_off_is_an_error(tmp_path: Path, suffix: str) -> None
     assert list((tmp_path / "out").glob("*.part")) == []
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_one_of_equal_empty_documents_stays(tmp_path: Path, suffix: str) -> None:
+    """In all files; by paragraph all blank documents are equal, by words none is compared."""
+    blank = ["", " ", "\n", "", " \n\t", "\n", ""]
+    inputs = [write(tmp_path / f"{name}.{suffix}", [*blank, f"{name} text"]) for name in "ab"]
+    uncompared = [[*blank, "a text"], [*blank, "b text"]]
+    expected: dict[Any, list[list[str]]] = {
+        "document": [["", " ", "\n", " \n\t", "a text"], ["b text"]],
+        "paragraph": [["", "a text"], ["b text"]],
+        "ngram": uncompared,
+        "near": uncompared,
+    }
+    for by, left in expected.items():
+        report = corpus.dedup(inputs, tmp_path / by, by=by, threads=1)
+        assert [texts(tmp_path / by / path.name) for path in inputs] == left
+        assert report.total.documents_removed == 16 - sum(map(len, left))
+        seen = corpus.TextDeduplicator(capacity=1000, by=by)
+        kept = [seen.dedup([*blank, f"{name} text"]) for name in "ab"]
+        assert [[text for text in file if text is not None] for file in kept] == left
+
+
 def test_a_line_without_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not read into memory."""
     monkeypatch.setattr(files, "MAX_LINE", 1 << 16)

@@ -43,6 +43,18 @@ def test_what_is_built_is_found(run: Run, tmp_path: Path) -> None:
     assert run("index", "find", "data", "id=12", "name=u13", code=1).stdout == b""
 
 
+def test_times_that_python_does_not_have_are_printed(run: Run, tmp_path: Path) -> None:
+    """The row of the year 148,000 is no damage, and no crash."""
+    pa, pq = require("pyarrow"), require("pyarrow.parquet")
+    times = pa.array([0, 2**62], pa.int64()).cast(pa.timestamp("us"))
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"ts": times, "n": [1, 2]}), tmp_path / "data" / "a.parquet")
+    run("index", "build", "data", "--columns", "n")
+    row = b'{"ts": 4611686018427387904, "n": 2}\n'
+    assert run("index", "find", "data", "n=2").stdout == row
+    assert run("parquet", "find", "data/a.parquet", "n", "2").stdout == row
+
+
 def test_a_column_without_values_is_told(run: Run, tmp_path: Path) -> None:
     """A name that was mistyped would find nothing, and nobody would know why."""
     require("pyarrow")

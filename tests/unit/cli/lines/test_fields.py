@@ -182,10 +182,21 @@ def test_another_header_is_refused(
 
 
 @pytest.mark.slow
-def test_a_record_that_never_ends_is_an_error(run: Run, tmp_path: Path) -> None:
-    """A quote that is never closed says so at the limit; memory does not grow with the input."""
-    with open(tmp_path / "open.csv", "wb") as file:
+def test_line_of_more_than_256_mib_is_an_error(run: Run, tmp_path: Path) -> None:
+    """So is a record whose quote is never closed; it is the input that is at fault, not a limit."""
+    (tmp_path / "a.csv").write_bytes(b"a,b\n1,2\n")
+    with open(tmp_path / "long.csv", "wb") as file:
         file.write(b'a,b\n1,"')
         file.truncate((256 << 20) + 1024)
-    done = run("dedup", "-c", "b", "open.csv", code=2)
-    assert b"longer than 256 MiB" in done.stderr
+    for command in (
+        ["dedup", "-c", "b", "long.csv"],
+        ["dedup", "long.csv"],
+        ["dedup", "--key", ".a", "long.csv"],
+        ["dedup", "--exact", "long.csv"],
+        ["count", "long.csv"],
+        ["diff", "a.csv", "long.csv"],
+        ["diff", "-c", "b", "long.csv", "a.csv"],
+    ):
+        done = run(*command, code=2)
+        assert b"long.csv: a line is longer than 256 MiB" in done.stderr, command
+        assert b"ulimit" not in done.stderr, command

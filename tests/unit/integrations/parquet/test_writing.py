@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bloomery.errors import InvalidParameter
+from bloomery.errors import InvalidParameter, NotEnoughMemory
 from bloomery.integrations.parquet import add_bloom, inspect, might_contain
+from bloomery.storage import memory
+from conftest import require
 from unit.integrations.parquet.columns import COLUMNS, ROWS, data_of, pa, pq, table, write
+
+np = require("numpy")
 
 
 def test_data_is_copied_byte_for_byte(tmp_path: Path) -> None:
@@ -157,14 +163,59 @@ def test_columns_of_one_name(tmp_path: Path) -> None:
     assert might_contain(tmp_path / "b.parquet", "a", 2) == [False]
 
 
-def test_nested_column_of_more_than_2_gib(tmp_path: Path) -> None:
-    """pyarrow does not read such a column in one piece; a file of some kilobytes may have it."""
+def write_long_keys(file: Path, rows: int) -> str:
+    """Write a map in each row, whose only key has 64 MiB: a file of some kilobytes."""
     long = "a" * (64 << 20)
     row = pa.array([[(long, 1)]], pa.map_(pa.string(), pa.int32()))
-    rows = pa.table({"map": pa.chunked_array([row] * 33)})
+    table = pa.table({"map": pa.chunked_array([row] * rows)})
+    pq.write_table(table, file, compression="zstd", use_dictionary=False, write_statistics=False)
+    return long
+
+
+def test_nested_column_of_more_than_2_gib(tmp_path: Path) -> None:
+    """pyarrow does not read such a column in one piece; memory is bounded by the longest page."""
     file = tmp_path / "a.parquet"
-    pq.write_table(rows, file, compression="zstd", use_dictionary=False, write_statistics=False)
-    (added,) = add_bloom(file, "map.key_value.key", out=tmp_path / "b.parquet")
-    assert (added.distinct, added.num_bytes) == (1, 32)
+    long = write_long_keys(file, 33)
+    assert file.stat().st_size < 1 << 20
+    program = """
+import sys
+from bloomery.integrations.parquet import add_bloom
+(added,) = add_bloom(sys.argv[1], "map.key_value.key", out=sys.argv[2])
+assert (added.distinct, added.num_bytes) == (1, 32)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, file, tmp_path / "b.parquet"],
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    assert int(done.stdout) < 1 << 20  # KiB, of 2 GiB that are decoded
     assert might_contain(tmp_path / "b.parquet", "map.key_value.key", long) == [True]
     assert might_contain(tmp_path / "b.parquet", "map.key_value.key", "b") == [False]
+
+
+def test_page_that_does_not_fit_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before it is decoded, as the kernel would end the process."""
+    file = tmp_path / "a.parquet"
+    write_long_keys(file, 1)
+    monkeypatch.setattr(memory, "available", lambda: 4 * (64 << 20))
+    with pytest.raises(NotEnoughMemory, match=r"a page of 67,.* needs 268,"):
+        add_bloom(file, "map.key_value.key", out=tmp_path / "b.parquet")
+    assert not (tmp_path / "b.parquet").exists()
+    monkeypatch.setattr(memory, "available", lambda: 5 * (64 << 20))
+    assert add_bloom(file, "map.key_value.key", out=tmp_path / "b.parquet")
+
+
+def test_small_pages_of_a_large_column_need_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is the longest page, and not all of the row group."""
+    numbers = pa.array(range(1000)).take(pa.array(np.arange(10_000_000) % 1000))
+    table = pa.table({"x": numbers})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10**7, use_dictionary=False)
+    monkeypatch.setattr(memory, "available", lambda: 8 << 20)
+    (added,) = add_bloom(tmp_path / "a.parquet", "x", out=tmp_path / "b.parquet")
+    assert added.distinct == 1000

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,8 @@ def test_an_instant_is_compared_whole(tmp_path: Path) -> None:
         ),
         (pa.int64(), 1, [1.5, decimal.Decimal("1.5"), float("nan"), decimal.Decimal("1e999999")]),
         (pa.bool_(), True, [2, 2.5, np.float32(2.5), decimal.Decimal(5)]),
+        (pa.float64(), 0.0, [decimal.Decimal("sNaN"), decimal.Decimal("NaN")]),
+        (pa.int64(), 10**9, [decimal.Decimal("sNaN"), np.float16("inf"), np.float32("nan")]),
     ],
 )
 def test_value_that_the_type_would_change_finds_nothing(
@@ -143,6 +146,52 @@ def test_equal_value_of_another_type_is_found(
     with SegmentIndex.build(tmp_path, ["id"]) as index:
         found = {repr(one): index.find({"id": one}).num_rows for one in asked}
         assert found == {repr(one): 1 for one in asked}
+
+
+def test_spans_of_pandas_are_compared_whole(tmp_path: Path) -> None:
+    """Nanoseconds count, and NaT equals nothing."""
+    pandas = require("pandas")
+    span = pandas.Timedelta(5_000_000_001, "ns")
+    fine = pa.array([5_000_000_001, 5_000_000_000], pa.int64()).cast(pa.duration("ns"))
+    rough = pa.array([datetime.timedelta(seconds=5), None])
+    pq.write_table(pa.table({"fine": fine, "rough": rough}), tmp_path / "a.parquet")
+    with SegmentIndex.build(tmp_path, ["fine", "rough"]) as index:
+        assert index.find({"fine": span})["fine"].combine_chunks() == fine[:1]
+        assert index.find({"fine": span.floor("us")})["fine"].combine_chunks() == fine[1:]
+        assert index.find({"rough": span}).num_rows == 0
+        assert index.find({"rough": span.floor("us")}).num_rows == 1
+        assert index.find({"rough": pandas.NaT}).num_rows == 0
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.float64(), pa.bool_()], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime.time(0, 0, 0, 1),
+        datetime.date(1970, 1, 2),
+        datetime.datetime(1970, 1, 1, 0, 0, 0, 1),
+        datetime.timedelta(microseconds=1),
+        np.timedelta64(1, "s"),
+        pa.scalar(1, pa.time32("s")),
+    ],
+    ids=repr,
+)
+def test_times_are_not_numbers(tmp_path: Path, kind: Any, value: object) -> None:
+    """A column of numbers does not say in which unit they would be times."""
+    pq.write_table(pa.table({"id": pa.array([1]).cast(kind)}), tmp_path / "a.parquet")
+    with SegmentIndex.build(tmp_path, ["id"]) as index:
+        with pytest.raises(UnsupportedKey, match="cannot be looked up in a column of type"):
+            index.find({"id": value})
+        assert index.find({"id": 1}).num_rows == 1
+
+
+def test_numbers_of_numpy_are_looked_up_without_a_warning(tmp_path: Path) -> None:
+    """A half cannot be compared with 2**64."""
+    pq.write_table(pa.table({"id": [1, 65504]}), tmp_path / "a.parquet")
+    with SegmentIndex.build(tmp_path, ["id"]) as index, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (np.float16(65504), np.float32(1), np.float64(1)):
+            assert index.find({"id": value}).num_rows == 1
 
 
 def test_times_that_python_does_not_have_are_looked_up(tmp_path: Path) -> None:

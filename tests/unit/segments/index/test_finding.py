@@ -1,7 +1,7 @@
 """Rows of files of different types in one table, and of files that others replace meanwhile."""
 
+import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +11,8 @@ import pytest
 
 from bloomery.errors import InvalidSource
 from bloomery.segments import SegmentIndex
-from bloomery.segments.index import finding
+from bloomery.segments.index import finding, indexing
+from bloomery.storage import file_state
 from conftest import require
 
 pa = require("pyarrow")
@@ -97,35 +98,59 @@ def test_file_renamed_after_parts_were_chosen_is_found(tmp_path: Path) -> None:
         assert index.find({"id": 42}).num_rows == 1
 
 
-def test_key_is_found_while_its_file_is_replaced(tmp_path: Path) -> None:
+def replace_all_the_time(path: Path, versions: Any, done: Any) -> None:
+    """What another process does: replace the file, and update the index now and then."""
+    with SegmentIndex(path.parent) as writer:
+        while not done.is_set():
+            versions.value += 1
+            version = versions.value
+            write(path, key_at_end=version % 2 == 1, rows=1000 - version % 3)
+            if version % 4 == 0:
+                writer.update()
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
+def test_key_is_found_while_another_process_replaces_its_file(tmp_path: Path, name: str) -> None:
     """A writer replaces the file and updates the index, as fast as it can: no error, no denial."""
-    path = tmp_path / "a.parquet"
+    path = tmp_path / name
     write(path, key_at_end=False)
     SegmentIndex.build(tmp_path, ["id"]).close()
-    done = threading.Event()
-    versions = 0
-
-    def replace() -> None:
-        nonlocal versions
-        with SegmentIndex(tmp_path) as writer:
-            while not done.is_set():
-                versions += 1
-                write(path, key_at_end=versions % 2 == 1, rows=1000 - versions % 3)
-                if versions % 4 == 0:
-                    writer.update()
-
-    thread = threading.Thread(target=replace)
-    with SegmentIndex(tmp_path) as index:
-        thread.start()
-        try:
+    processes = multiprocessing.get_context("spawn")
+    versions, done = processes.Value("q", 0), processes.Event()
+    writer = processes.Process(target=replace_all_the_time, args=(path, versions, done))
+    writer.start()
+    try:
+        with SegmentIndex(tmp_path) as index:
             found: list[int] = []
-            while len(found) < 300 or versions < 50:
+            while len(found) < 300 or versions.value < 50:
                 found.append(index.find({"id": 42}).num_rows)
-                assert thread.is_alive()
-        finally:
-            done.set()
-            thread.join()
+                assert writer.is_alive()
+    finally:
+        done.set()
+        writer.join()
     assert set(found) == {1}
+    assert writer.exitcode == 0
+
+
+def test_file_renamed_while_the_folder_is_listed_is_found(tmp_path: Path) -> None:
+    """Nothing is indexed of either file; the listing has the old name of one, which is gone."""
+    SegmentIndex.build(tmp_path, ["id"]).close()
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for file in files:
+        file.write_text("id,n\n42,1\n")
+    original = indexing.walk
+
+    def walk(root: str) -> Iterator[Any]:
+        for path, status in original(root):
+            files[:] = [file for file in files if file.name != path]
+            yield path, status
+            while files:
+                files.pop().rename(tmp_path / "c.csv")
+
+    with SegmentIndex(tmp_path) as index, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexing, "walk", walk)
+        assert index.find({"id": 42}).num_rows == 2
+        assert files == []
 
 
 def test_file_rewritten_in_place_is_read_again_or_refused(tmp_path: Path) -> None:
@@ -171,3 +196,15 @@ def test_lines_that_are_appended_all_the_time_are_found(tmp_path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(finding, "_matching", grow)
             assert index.find({"id": 42}).num_rows == 1
+
+
+@pytest.mark.parametrize(("tick_ns", "kept"), [(10**15, 0), (0, 1)])
+def test_footers_of_files_that_may_still_change_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tick_ns: int, kept: int
+) -> None:
+    """Another file may have the same inode, size and time, and its row groups elsewhere."""
+    monkeypatch.setattr(file_state, "TICK_NS", tick_ns)
+    write(tmp_path / "a.parquet", key_at_end=False)
+    finder = finding.Finder()
+    finder.schema(str(tmp_path / "a.parquet"), False)
+    assert len(finder._footers) == kept
