@@ -45,5 +45,5 @@ def rounded(value: float, digits: int = 3) -> str:
 
 
 def many(value: float) -> str:
-    """Of keys or requests, a second."""
+    """Of keys or requests, per second."""
     return f"{rounded(value / 1e6, 2)} M" if value >= 1e6 else rounded(value)

@@ -36,7 +36,7 @@ def spark() -> str:
         + table(head, rows)
         + "\n"
         + paragraph(
-            f"`contains` itself asks for {many(inside)} rows a second a core, in Spark's worker. "
+            f"`contains` itself checks {many(inside)} rows per second and core, in Spark's worker. "
             f"A query of it, with Parquet to read and Arrow batches to the worker and back, does "
             f"{many(whole)}; one that stays in the JVM {many(bare)}."
         )
@@ -92,7 +92,7 @@ def segments() -> str:
         ]
         for r in indexes
     ]
-    head = ["", "other row groups read", "`find`", "scan", "faster", "bytes a key"]
+    head = ["", "other row groups read", "`find`", "scan", "faster", "bytes per key"]
     return text + "\n" + table(head, rows)
 
 
@@ -132,7 +132,7 @@ def queries() -> str:
         )
         for way in found[0]["ns"]
     ]
-    head = (f"ns a row, {found[0]['rows'] / 1e6:g} M rows", *(r["kind"] for r in found))
+    head = (f"ns per row, {found[0]['rows'] / 1e6:g} M rows", *(r["kind"] for r in found))
     return table(head, rows)
 
 

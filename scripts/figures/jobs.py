@@ -25,9 +25,9 @@ def crawl() -> str:
         for r in memory
     ]
     return (
-        table(("dupefilter", "µs a request", "of it without the fingerprint", "ratio"), costs)
+        table(("dupefilter", "µs per request", "of it without the fingerprint", "ratio"), costs)
         + "\n"
-        + table(("", "requests", "memory", "bytes a request", "of Scrapy's own"), sizes)
+        + table(("", "requests", "memory", "bytes per request", "of Scrapy's own"), sizes)
     )
 
 
@@ -69,7 +69,7 @@ def compare() -> str:
         for r in records("compare")
     ]
     head = (
-        *("for ten million URLs", "bytes a key", "insert", "check", "wrong *maybe*", "removes"),
+        *("for ten million URLs", "bytes per key", "insert", "check", "wrong *maybe*", "removes"),
         *("survives a restart", "needs to run", "10⁹ keys take"),
     )
     return table(head, rows)

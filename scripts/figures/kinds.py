@@ -1,4 +1,4 @@
-"""The family: bits a key and error rates, banks, how near each is to its limit."""
+"""The family: bits per key and error rates, banks, how near each is to its limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def family() -> str:
         ("bank", f"{r['users']:,} users; {r['what']}", *_weight(r))
         for r in records("family", table="bank")
     ]
-    return table(("kind", "", "bits a key", "asked for", "observed"), rows)
+    return table(("kind", "", "bits per key", "asked for", "observed"), rows)
 
 
 def _weight(r: Record) -> list[str]:
@@ -35,7 +35,7 @@ def bank() -> str:
     r = max(records("family", table="bank"), key=lambda one: one["users"])
     slowest = max(r["unseen_us"].values())
     return paragraph(
-        f"`FilterBank`, {r['users']:,} users, {r['what']}: {r['bits_a_key']:.1f} bits a key; "
+        f"`FilterBank`, {r['users']:,} users, {r['what']}: {r['bits_a_key']:.1f} bits per key; "
         f"observed error rate {r['observed_error_rate']:.2%}, of the worst of 500 users "
         f"{r['worst_rate']:.2%}; {r['lost_keys']} keys lost; which of 500 articles a user has not "
         f"had, in {slowest:.0f} µs."

@@ -17,12 +17,12 @@ def machine() -> str:
     about = result("library")["machine"]
     files = sorted(RESULTS.glob("*.json"))
     cpus = sorted({json.loads(file.read_text("utf-8"))["machine"]["cpu"] for file in files})
-    which = " or an ".join(cpus) + (", as its results file says," if len(cpus) > 1 else "")
+    which = " or an ".join(cpus)
     return paragraph(
-        f"Each table is made from the results of the run that it names, on an {which}"
-        f" with {about['cores']} virtual cores under Python {about['python']}; all that the "
-        "runs printed is in [`benchmarks/results/`](benchmarks/results/summary.md). The machine is "
-        "shared: read differences under 25% as noise."
+        f"Each table names its run, whose results file names the processor: an {which}, with "
+        f"{about['cores']} virtual cores and Python {about['python']}. The complete output is in "
+        "[`benchmarks/results/`](benchmarks/results/summary.md). The machine is shared: read "
+        "differences under 25% as noise."
     )
 
 
@@ -59,7 +59,7 @@ def library() -> str:
             *("int64 array", "hit", "list of int", "hit"),
         ),
         [
-            "bits a key at 1% / 0.1%",
+            "bits per key at 1% / 0.1%",
             *(
                 " / ".join(f"{weights[peer, rate]['bits_a_key']:.2f}" for rate in (0.01, 0.001))
                 for peer in (OURS, RIVAL)
@@ -94,13 +94,12 @@ def large() -> str:
     r, urls = (record("billion", what=what) for what in ("int64", "urls"))
     ours, loop = records("shell", table="dedup")
     return paragraph(
-        f"10⁹ keys at 1% in one filter: added, and probed with 10⁸ absent ones, in "
-        f"{r['seconds']:.0f} s; observed error rate {r['observed_error_rate']:.3%}, peak memory "
-        f"{r['peak_bytes'] / 1e9:.2f} GB. 10⁹ URLs from lines of text: "
-        f"{urls['add_seconds']:.0f} s. `{ours['command']}` on "
-        f"{ours['lines'] / 1e6:g} M lines of JSON: {ours['seconds']:.1f} s and "
-        f"{ours['peak_bytes'] / 1e6:.0f} MB, where a loop over a Python set with orjson takes "
-        f"{loop['seconds']:.1f} s and {loop['peak_bytes'] / 1e6:.0f} MB."
+        f"A filter of 10⁹ keys at 1% takes {r['seconds']:.0f} s to build and to check for 10⁸ "
+        f"absent keys, with a peak memory of {r['peak_bytes'] / 1e9:.2f} GB and an observed error "
+        f"rate of {r['observed_error_rate']:.3%}. Adding 10⁹ URLs from lines of text takes "
+        f"{urls['add_seconds']:.0f} s. `{ours['command']}` reads {ours['lines'] / 1e6:g} M lines "
+        f"in {ours['seconds']:.1f} s with {ours['peak_bytes'] / 1e6:.0f} MB; a loop over a Python "
+        f"set with orjson takes {loop['seconds']:.1f} s and {loop['peak_bytes'] / 1e6:.0f} MB."
     )
 
 
@@ -122,7 +121,7 @@ def why_not() -> str:
             ns = _peer(peer, kind)
             cells += [rounded(ns[op], 2) for op in ("add", "hit")]
         rows.append(cells)
-    head = ("ns a key, one at a time", "`add` str", "`in` str", "`add` int", "`in` int")
+    head = ("ns per key, one at a time", "`add` str", "`in` str", "`add` int", "`in` int")
     text = table(head, rows)
     for r in records("library", peer="rbloom", fact="i << 40"):
         text += "\n" + paragraph(
@@ -139,7 +138,7 @@ def billion_urls() -> str:
         f"{r['keys'] / 1e9:.0f} billion URLs of {r['bytes_a_line']:.0f} bytes on average, from "
         f"lines in memory into one filter at 1%: {r['add_seconds']:.0f} s, of which making the "
         f"lines took {r['making_seconds']:.0f} s; {r['update_seconds'] / r['keys'] * 1e9:.0f} "
-        f"ns a URL. Peak memory {r['peak_bytes'] / 1e9:.2f} GB. Of "
+        f"ns per URL. Peak memory {r['peak_bytes'] / 1e9:.2f} GB. Of "
         f"{r['absent_keys'] / 1e6:.0f} million others, "
         f"{r['observed_error_rate']:.3%} were taken for seen."
     )
@@ -158,7 +157,7 @@ def hashing() -> str:
     text = ""
     for pair in (("add", "in"), ("add_many", "contains_many")):
         asked = " / ".join(f"`{op}`" for op in pair)
-        head = (f"{asked}: ns a key, of so many bytes", *map(str, lengths))
+        head = (f"{asked}: ns per key, by key length in bytes", *map(str, lengths))
         shown = [way for way in ways if ns(way, lengths[0], *pair) != "– / –"]
         text += table(head, [(way, *(ns(way, n, *pair) for n in lengths)) for way in shown]) + "\n"
     rows = []
@@ -166,7 +165,7 @@ def hashing() -> str:
         cells = [rounded(r["ns"][op], 2) if op in r["ns"] else "–" for op in operations]
         size = f"{rounded(r['nbytes'] / 1e6, 2)} MB"
         rows.append((r["way"], str(r["num_hashes"]), size, *cells))
-    head = ("error rate 2^−k, keys of 32 bytes: ns a key", "hashes", "memory")
+    head = ("error rate 2^−k, keys of 32 bytes: ns per key", "hashes", "memory")
     text += table((*head, *(f"`{op}`" for op in operations)), rows)
     rows = [
         (
@@ -177,7 +176,7 @@ def hashing() -> str:
         )
         for r in records("hashing", table="paced")
     ]
-    head = ("100,000 inserts a second are due, on one core", "done a second", "of the core")
+    head = ("100,000 inserts per second are due, on one core", "done per second", "of the core")
     text += "\n" + table((*head, "p50 µs", "p99 µs", "max µs"), rows)
     return text + "\n" + _answer()
 
@@ -211,7 +210,7 @@ def _answer() -> str:
         f"{large('add')} ns become {large('add_many')}. **Fewer hashes last:** from k = 14 to 4 in "
         f"such a filter, {by_k('classic')} in the classic layout, where each is a "
         f"cache miss, and {by_k('blocked')} in the blocked one, for a filter that errs a thousand "
-        "times as often. 100,000 inserts a second, one by one, take "
+        "times as often. 100,000 inserts per second, one by one, take "
         f"{xxh3['share']:.1%} of a core with xxh3 and {once['share']:.0%} with SHA-256 once; with "
         f"SHA-256 k times {rounded(textbook['rate'], 2)} were done."
     )
@@ -231,7 +230,7 @@ def error_rates() -> str:
         )
         for r in records("memory")
     ]
-    return table(("full, of 10 M keys", "bits a key", "observed", "off what was asked for"), rows)
+    return table(("full, of 10 M keys", "bits per key", "observed", "off what was asked for"), rows)
 
 
 @block("threads")
@@ -245,4 +244,4 @@ def two_threads() -> str:
         )
         for r in records("threads")
     ]
-    return table(("ns a key", "one thread", "two", "times as fast"), rows)
+    return table(("ns per key", "one thread", "two", "times as fast"), rows)

@@ -19,7 +19,7 @@ def server() -> str:
         rows.append(
             (
                 name or f"pipelines of {pipeline}",
-                f"BF.EXISTS {many(asked['rate'])} a second, BF.ADD {many(added['rate'])}",
+                f"BF.EXISTS {many(asked['rate'])} per second, BF.ADD {many(added['rate'])}",
                 f"{asked['peer']} {many(asked['peer_rate'])}",
             )
         )
@@ -30,8 +30,8 @@ def server() -> str:
     worst = max(r["p99_ms"] for r in others)
     rows += [
         (
-            "100 keys a request, pipelines of 16",
-            f"BF.MEXISTS {many(keys[0])} keys a second, BF.MADD {many(keys[1])}",
+            "100 keys per request, pipelines of 16",
+            f"BF.MEXISTS {many(keys[0])} keys per second, BF.MADD {many(keys[1])}",
             "",
         ),
         (
@@ -55,7 +55,7 @@ def server() -> str:
 def _load(latency: Record) -> str:
     """Under which the latency was measured."""
     load = latency["load"]
-    text = f"{rounded(load['offered'])} requests a second"
+    text = f"{rounded(load['offered'])} requests per second"
     if "capacity" in load:
         text += f", half of the {rounded(load['capacity'])} it could answer"
     return text
@@ -69,10 +69,10 @@ def _ms(value: float) -> str:
 def http() -> str:
     (r,) = records("running", table="http")
     return paragraph(
-        f"Over HTTP: {many(r['batch'])} keys a second asked in JSON requests of 1,000, "
-        f"{many(r['arrow'])} a second added by an Arrow stream; one key a request is "
-        f"{r['ratio']:.1f} times as quick as a FastAPI endpoint that returns a constant "
-        f"({many(r['one'])} to {many(r['constant'])} a second)."
+        f"Over HTTP, the server checks {many(r['batch'])} keys per second in JSON requests of "
+        f"1,000, and adds {many(r['arrow'])} per second from an Arrow stream. One key per request "
+        f"is {r['ratio']:.1f} times as fast as a FastAPI endpoint that returns a constant "
+        f"({many(r['one'])} to {many(r['constant'])} per second)."
     )
 
 
@@ -105,7 +105,7 @@ def _guarded(*cases: str) -> str:
         )
         for r in found
     ]
-    head = ("", "reads that reach the database", "of those of absent keys")
+    head = ("", "reads that reach the database", "of reads of absent keys")
     return (
         paragraph(
             f"A PostgreSQL of {found[0].get('keys', 1_000_000):,} rows, reads by Zipf's law (1.1), "
@@ -154,8 +154,8 @@ def many_machines() -> str:
     lag = worst_lag()
     rows = [
         (
-            f"`{what}`, {'one key' if what == 'add' else '1,000 keys'} a call",
-            f"{many(r['rates'][what])} keys a second",
+            f"`{what}`, {'one key' if what == 'add' else '1,000 keys'} per call",
+            f"{many(r['rates'][what])} keys per second",
             many(r["by_hand"][what]),
         )
         for what in ("add_many", "contains_many", "add")
@@ -163,7 +163,7 @@ def many_machines() -> str:
     rows.append(
         (
             "a write at one of three nodes, until the others know, at "
-            f"{lag['offered']:,.0f} writes a second",
+            f"{lag['offered']:,.0f} writes per second",
             f"p50 {_ms(lag['p50_ms'])}, p99 {_ms(lag['p99_ms'])}, at most {_ms(lag['p100_ms'])}",
             "",
         )
@@ -187,7 +187,7 @@ def lag() -> str:
         )
         for r in records("cluster", table="lag")
     ]
-    head = ("writes a second, three nodes", "p50", "p99", "p99.9", "max")
+    head = ("writes per second, three nodes", "p50", "p99", "p99.9", "max")
     return table(head, rows)
 
 
