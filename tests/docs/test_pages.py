@@ -48,7 +48,7 @@ def test_every_page_can_be_reached() -> None:
 
 
 def test_the_first_page_has_few_links() -> None:
-    """The README links each feature to its page, and docs/README.md gives each reader at most five."""
+    """The README links each feature to its page; docs/README.md gives each reader at most five."""
     assert len(links(TREE / "README.md")) <= 16
     for part in re.split(r"^## ", prose(DOCS / "README.md"), flags=re.M)[1:]:
         assert len(re.findall(r"\]\(", part)) <= 5, part.splitlines()[0]
