@@ -210,7 +210,7 @@ class State:
                 raise
             raise DamagedRecord(f"{Op(op).name} lacks fields that it needs") from problem
         if isinstance(done, Entry):
-            if op in _OTHER_KEYS or (op == Op.ADJUST and b'"source"' in body):
+            if op in _OTHER_KEYS or (op in (Op.ADJUST, Op.RENAME) and b'"source"' in body):
                 done.settings.pop("successor", None)
             self._show(done)
         return done
@@ -396,7 +396,19 @@ class State:
                 raise errors.FilterExists(f"filter {quoted(to)} already exists")
             self._release_name(to)  # as Redis does
             self._set_name(entry, to)
+        self._amend(entry, fields)
         return entry
+
+    def _amend(self, entry: Entry, fields: dict[str, Any]) -> None:
+        """Change settings and expiry, if a record has them."""
+        for setting, value in fields.get("settings", {}).items():
+            if value is None:
+                entry.settings.pop(setting, None)
+            else:
+                entry.settings[setting] = value
+        if "at" in fields:
+            entry.expires_at = fields["at"]
+            self.schedule(entry)
 
     def _copy(self, filter_id: int, name: bytes, body: bytes) -> Steps:
         fields, now = operations.read_fields(body), self.now
@@ -411,6 +423,7 @@ class State:
         settings = {key: value for key, value in source.settings.items() if key != "successor"}
         entry = Entry(filter_id, name, copy, now, source.expires_at, source.items, settings)
         self.put(entry)
+        self._amend(entry, fields)
         return entry
 
     def _expire(self, filter_id: int, name: bytes, body: bytes) -> Entry:
@@ -422,20 +435,8 @@ class State:
         return entry
 
     def _adjust(self, filter_id: int, name: bytes, body: bytes) -> Entry:
-        entry, fields = self._entry(filter_id, name), operations.read_fields(body)
-        to = operations.name_of(fields["to"]) if "to" in fields else name
-        if to != name and to in self._names:  # before anything changes
-            raise errors.FilterExists(f"filter {quoted(to)} already exists")
-        for setting, value in fields["settings"].items():
-            if value is None:
-                entry.settings.pop(setting, None)
-            else:
-                entry.settings[setting] = value
-        if "at" in fields:
-            entry.expires_at = fields["at"]
-            self.schedule(entry)
-        if to != name:
-            self._set_name(entry, to)
+        entry = self._entry(filter_id, name)
+        self._amend(entry, operations.read_fields(body))
         return entry
 
     def _clear(self, filter_id: int, name: bytes, body: bytes) -> Steps:
