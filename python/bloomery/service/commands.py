@@ -26,7 +26,7 @@ from bloomery.service.engine import NO_ROOM as NO_ROOM
 from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.listing import RESERVED, Listing
 from bloomery.service.lookup.lookups import Lookups
-from bloomery.service.slices import batches
+from bloomery.service.slices import Slice, batches
 from bloomery.storage import files
 
 _T = TypeVar("_T")
@@ -349,9 +349,10 @@ class Commands:
     async def merge(self, name: bytes, *sources: bytes) -> Entry:
         """Add every key of other filters, which must have the same parameters."""
         entry = self._loaded(name)
-        listed = [
-            (source.id, operations.text_of(source.name)) for source in map(self._loaded, sources)
-        ]
+        listed, share = list[tuple[int, str]](), Slice()
+        for other in dict.fromkeys(sources):
+            listed.append((self._loaded(other).id, operations.text_of(other)))
+            await share.rest()
         fields = operations.fields(sources=listed, how="union")
         merged: Entry = await self.engine.perform(Op.MERGE, entry, fields)
         return merged
