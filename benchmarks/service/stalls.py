@@ -1,5 +1,5 @@
-"""How long any request holds up the PING of another client: the largest that each command and each
-route takes, one after the other, and a PING beside it all the while.
+"""How long any request holds up other clients: the largest that each command and each route takes,
+one after the other. All the while, one client asks a worker, and another the control plane.
 
 `CASES` names every command and every route; a test compares it with the server's own tables.
 """
@@ -98,57 +98,101 @@ def _exchange(peer: socket.socket, data: bytes, whole: Callable[[bytes], bool]) 
 class Held:
     """How long others were held up by a request."""
 
-    loop: float  # what the serving thread worked before it answered a PING, at most
-    seconds: float  # the longest PING, less what other processes took of it
-    wall: float  # the longest PING
+    loop: float  # what the control plane worked before it answered a command, at most
+    seconds: float  # the longest question, less what other processes took of it
+    wall: float  # the longest question
     took: float  # the request itself
     answer: bytes  # the beginning of it
+
+
+class _Probe(threading.Thread):
+    """Another client, which asks the same again and again until it is stopped: once more then, as
+    the request may have left something to do."""
+
+    def __init__(
+        self, stage: Stage, port: int, ask: Callable[[socket.socket], None], pause: float
+    ) -> None:
+        super().__init__()
+        self._stage, self._port, self._ask, self._pause = stage, port, ask, pause
+        self.over = threading.Event()
+        self._ready = threading.Event()
+        self.loop = self.seconds = self.wall = 0.0
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> None:
+        self.start()
+        self._ready.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def run(self) -> None:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=600) as peer:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._ask(peer)
+                self._ready.set()
+                last = False
+                while not last:
+                    last = self.over.is_set()
+                    self._measure(peer)
+                    time.sleep(self._pause)
+        except BaseException as problem:  # noqa: BLE001  # raised where the probe ends
+            self._failure = problem
+        finally:
+            self._ready.set()
+
+    def _measure(self, peer: socket.socket) -> None:
+        stage = self._stage
+        spent, own, start = stage.cpu_seconds(), stage.loop_seconds(), time.perf_counter()
+        self._ask(peer)
+        seconds = time.perf_counter() - start
+        self.loop = max(self.loop, stage.loop_seconds() - own)
+        self.wall = max(self.wall, seconds)
+        # Where the machine ran others meanwhile, the server cannot have held anybody up.
+        self.seconds = max(self.seconds, min(seconds, stage.cpu_seconds() - spent))
 
 
 def measure(
     stage: Stage, request: Callable[[], bytes], pause: float = 0.0005, *, http: bool = False
 ) -> Held:
-    """Do a request, and PING beside it, with so many seconds from a reply to the next one: as much
-    less it may find. `http`: ask /healthz instead, for a request that closes connections."""
-    port, ping = (stage.http_port, _ask_health) if http else (stage.port, _ping)
-    answers: list[bytes] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(request())
-        except BaseException as problem:  # noqa: BLE001  # told below
-            failures.append(problem)
-
-    with socket.create_connection(("127.0.0.1", port), timeout=600) as peer:
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        ping(peer)
-        asking = threading.Thread(target=run)
+    """Do a request, and ask beside it, with so many seconds from a reply to the next question: as
+    much less it may find. Two clients ask: a worker answers the PING of one, and the control plane
+    the BF.CARD of the other. `http`: ask /healthz instead, for a request that closes connections.
+    """
+    control = _Probe(stage, stage.port, _card, pause)
+    worker = _Probe(stage, stage.port, _ping, pause)
+    if http:
+        control = worker = _Probe(stage, stage.http_port, _ask_health, pause)
+    with contextlib.ExitStack() as ends:
+        for probe in {control, worker}:
+            ends.enter_context(probe)
         began = time.perf_counter()
-        asking.start()
-        loop = held = wall = 0.0
-        while True:
-            last = not asking.is_alive()  # one more after it: what it left to do counts too
-            spent, own, start = stage.cpu_seconds(), stage.loop_seconds(), time.perf_counter()
-            ping(peer)
-            seconds = time.perf_counter() - start
-            loop, wall = max(loop, stage.loop_seconds() - own), max(wall, seconds)
-            # Where the machine ran others meanwhile, the server cannot have held anybody up.
-            held = max(held, min(seconds, stage.cpu_seconds() - spent))
-            if last:
-                break
-            time.sleep(pause)
-        asking.join()
-    if failures:
-        raise failures[0]
-    return Held(loop, held, wall, time.perf_counter() - began, answers[0][:200])
+        answer = request()
+        took = time.perf_counter() - began
+    seconds, wall = max(control.seconds, worker.seconds), max(control.wall, worker.wall)
+    return Held(control.loop, seconds, wall, took, answer[:200])
 
 
 def _ping(peer: socket.socket) -> None:
-    peer.sendall(b"PING\r\n")
+    _ask_line(peer, b"PING\r\n")
+
+
+def _card(peer: socket.socket) -> None:
+    _ask_line(peer, b"BF.CARD no-such\r\n")
+
+
+def _ask_line(peer: socket.socket, command: bytes) -> None:
+    peer.sendall(command)
     got = b""
     while not got.endswith(b"\r\n"):
-        got += peer.recv(64)
+        received = peer.recv(64)
+        if not received:
+            raise ConnectionResetError("the server closed the connection of a probe")
+        got += received
 
 
 def _ask_health(peer: socket.socket) -> None:

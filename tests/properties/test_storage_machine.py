@@ -127,9 +127,17 @@ class ServerMachine(RuleBasedStateMachine):
         self.keys[entry.id] = Counter()
 
     @precondition(has_filters)
-    @rule(number=NUMBERS, to=st.sampled_from("abcdef"), replace=st.booleans())
-    def rename(self, number: int, to: str, replace: bool) -> None:
-        self.do(Op.RENAME, self.pick(number).id, operations.fields(to=to, replace=replace))
+    @rule(
+        number=NUMBERS,
+        to=st.sampled_from("abcdef"),
+        replace=st.booleans(),
+        seconds=st.none() | st.floats(0, 100),
+    )
+    def rename(self, number: int, to: str, replace: bool, seconds: float | None) -> None:
+        """All of it or nothing: the name may be taken."""
+        fields: dict[str, Any] = {"to": to, "replace": replace}
+        fields |= {} if seconds is None else self._changes(seconds)
+        self.do(Op.RENAME, self.pick(number).id, operations.fields(**fields))
 
     @precondition(has_filters)
     @rule(number=NUMBERS, name=st.sampled_from("abcdef"), replace=st.booleans())
@@ -160,17 +168,12 @@ class ServerMachine(RuleBasedStateMachine):
         self.do(Op.EXPIRE, self.pick(number).id, operations.fields(at=at))
 
     @precondition(has_filters)
-    @rule(
-        number=NUMBERS,
-        to=st.none() | st.sampled_from("abcdef"),
-        seconds=st.none() | st.floats(0, 100),
-    )
-    def adjust(self, number: int, to: str | None, seconds: float | None) -> None:
-        """All of it or nothing: the name may be taken."""
-        fields: dict[str, Any] = {"settings": {"warn_at": 0.5}}
-        fields |= {} if to is None else {"to": to}
-        fields |= {} if seconds is None else {"at": self.server.now + seconds}
-        self.do(Op.ADJUST, self.pick(number).id, operations.fields(**fields))
+    @rule(number=NUMBERS, seconds=st.floats(0, 100))
+    def adjust(self, number: int, seconds: float) -> None:
+        self.do(Op.ADJUST, self.pick(number).id, operations.fields(**self._changes(seconds)))
+
+    def _changes(self, seconds: float) -> dict[str, Any]:
+        return {"settings": {"warn_at": 0.5}, "at": self.server.now + seconds}
 
     @rule(seconds=st.floats(0.01, 90))
     def wait(self, seconds: float) -> None:

@@ -26,7 +26,7 @@ from bloomery.service.engine import NO_ROOM as NO_ROOM
 from bloomery.service.engine import REFUSED, Engine, Outcome
 from bloomery.service.listing import RESERVED, Listing
 from bloomery.service.lookup.lookups import Lookups
-from bloomery.service.slices import batches
+from bloomery.service.slices import Slice, batches
 from bloomery.storage import files
 
 _T = TypeVar("_T")
@@ -148,11 +148,17 @@ class Commands:
         await self.engine.perform(Op.ADJUST, entry, operations.fields(settings={"source": source}))
         return entry
 
-    async def amend(self, name: bytes, changes: Mapping[str, Any], to: bytes | None = None) -> bool:
+    async def amend(
+        self,
+        name: bytes,
+        changes: Mapping[str, Any],
+        to: bytes | None = None,
+        *,
+        replace: bool = False,
+    ) -> Entry | None:
         """Change several things about a filter at once, or nothing: fields of its policy, `source`
-        and `expires_at` (as `adjust`, `bind` and `expire` have them), and its name. FilterExists if
-        the new name is taken. Return whether the filter still exists: with an `expires_at` that has
-        passed it is dropped."""
+        and `expires_at` (as `adjust`, `bind` and `expire` have them), and its name (as `rename`).
+        Return the filter, or None if it is dropped, because its `expires_at` has passed."""
         entry = self.find(name)
         fields = {field: changes[field] for field in policy.FIELDS if field in changes}
         settings = policy.adjusted(self._loaded(name), fields) if fields else {}
@@ -162,19 +168,21 @@ class Commands:
                 self.lookups.check(settings["source"])
         if to is not None:
             check_name(to)
-            if to != name and self.engine.find(to) is not None:
+            if to != name and not replace and self.engine.find(to) is not None:
                 raise errors.FilterExists("there is a filter of the new name already")
         ends = changes.get("expires_at")
         if ends is not None and ends <= self.engine.now:
             await self.engine.perform(Op.DROP, entry)
-            return False
+            return None
         given: dict[str, Any] = {"settings": settings}
         if "expires_at" in changes:
             given["at"] = ends
+        op = Op.ADJUST
         if to is not None and to != name:
-            given["to"] = operations.text_of(to)
-        await self.engine.perform(Op.ADJUST, entry, operations.fields(**given))
-        return True
+            op = Op.RENAME
+            given |= {"to": operations.text_of(to), "replace": replace}
+        amended: Entry = await self.engine.perform(op, entry, operations.fields(**given))
+        return amended
 
     async def drop(self, *names: bytes) -> int:
         """Drop filters; return how many existed."""
@@ -187,10 +195,9 @@ class Commands:
             await self.engine.perform(Op.DROP, entry)
         return entry is not None
 
-    def info(self, name: bytes, about: dict[str, Any] | None = None) -> dict[str, Any]:
+    def info(self, entry: Entry, about: dict[str, Any] | None = None) -> dict[str, Any]:
         """All that is known about a filter, ready for JSON; `about` is what it said of itself, if
         it was asked elsewhere: to count the bits of a large one takes long."""
-        entry = self.find(name)
         adds, checks, maybes = self.engine.figures(entry)
         if about is None:
             about = {} if entry.filter is None else entry.filter.info()
@@ -335,26 +342,32 @@ class Commands:
 
     # Whole filters.
 
-    async def clear(self, name: bytes) -> None:
+    async def clear(self, name: bytes) -> Entry:
         """Remove every key of a filter."""
-        await self.engine.perform(Op.CLEAR, self._loaded(name))
+        return await self._perform_on_all(Op.CLEAR, name)
 
-    async def merge(self, name: bytes, *sources: bytes) -> None:
+    async def merge(self, name: bytes, *sources: bytes) -> Entry:
         """Add every key of other filters, which must have the same parameters."""
         entry = self._loaded(name)
-        listed = [
-            (source.id, operations.text_of(source.name)) for source in map(self._loaded, sources)
-        ]
+        listed, share = list[tuple[int, str]](), Slice()
+        for other in dict.fromkeys(sources):
+            listed.append((self._loaded(other).id, operations.text_of(other)))
+            await share.rest()
         fields = operations.fields(sources=listed, how="union")
-        await self.engine.perform(Op.MERGE, entry, fields)
+        merged: Entry = await self.engine.perform(Op.MERGE, entry, fields)
+        return merged
 
-    async def rotate(self, name: bytes) -> None:
+    async def rotate(self, name: bytes) -> Entry:
         """Start a new generation of a rotating filter."""
-        await self.engine.perform(Op.ROTATE, self._loaded(name))
+        return await self._perform_on_all(Op.ROTATE, name)
 
     async def compact(self, name: bytes) -> None:
         """Use no more memory than the keys need, where the kind can."""
-        await self.engine.perform(Op.COMPACT, self._loaded(name))
+        await self._perform_on_all(Op.COMPACT, name)
+
+    async def _perform_on_all(self, op: Op, name: bytes) -> Entry:
+        entry: Entry = await self.engine.perform(op, self._loaded(name))
+        return entry
 
     def export(self, name: bytes, start: int) -> bytes:
         """Return a chunk of the filter's memory as it is saved, from an offset on; nothing at the

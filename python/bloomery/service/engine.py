@@ -324,7 +324,8 @@ class Engine:
 
     def figures(self, entry: Entry) -> tuple[int, int, int]:
         """Return adds, checks and maybes since the server started."""
-        figures = self.shelf.figures(entry.name)
+        present = self.state.filters.get(entry.id) is entry
+        figures = self.shelf.figures(entry.name) if present else None
         if figures is None:
             return 0, 0, 0
         _, adds, checks, maybes = figures

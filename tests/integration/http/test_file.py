@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -210,6 +213,28 @@ def test_it_survives_a_kill(serve: Serve) -> None:
         assert client["seen"].info()["expires_at"] is None
         assert np.asarray(client["seen"].contains_many(np.arange(10_000))).all()
         assert client["seen"].contains_many(["after", "old"]) == [True, False]
+
+
+def test_an_upload_gets_its_place_in_one_record(serve: Serve) -> None:
+    """The last record makes it permanent and gives it its name. So a server that is killed before
+    that record keeps no part of the upload for longer than its time."""
+    server = serve()
+    with Client(server.url) as client:
+        client.create("seen", 1000).add("old")
+        client["seen"].load(BloomFilter.from_keys(["new"]))
+        assert client["seen"].contains_many(["old", "new"]) == [False, True]
+        assert client["seen"].info()["expires_at"] is None
+    records = [row for row in _logged(server) if row["name"].startswith("\\x00upload:")]
+    assert [row["operation"] for row in records] == ["CHUNK", "EXPIRE", "RENAME"]
+    moved: dict[str, Any] = {"settings": {}, "at": None, "to": "seen", "replace": True}
+    assert records[2]["fields"] == moved
+
+
+def _logged(server: BloomeryServer) -> list[dict[str, Any]]:
+    """The records of a server's log."""
+    command = [sys.executable, "-m", "bloomery", "log", "dump", "--json", str(server.data)]
+    lines = subprocess.run(command, check=True, capture_output=True).stdout.splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def test_a_file_is_all_there_or_not_at_all(client: Client, tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Filters over HTTP: made, listed, shown, changed, dropped; and what is done to whole ones."""
 
 import itertools
+import threading
 import time
 from typing import Any
 
+import httpx
 import pytest
 
 from integration.http.asking import PROBLEM, Http, at
 from integration.resp.wire import Wire
-from integration.servers import Serve
+from integration.servers import BloomeryServer, Serve
 
 KINDS: dict[str, dict[str, Any]] = {
     "bloom": {"layout": "classic", "hasher": "murmur3", "seed": 7},
@@ -286,6 +288,33 @@ def test_whole_filters(http: Http) -> None:
     assert http.keys("window", "contains", "old") == [True]
     http.ask("POST", f"{at('window')}/rotate")
     assert http.keys("window", "contains", "old") == [False]
+
+
+def test_a_change_is_acknowledged_even_if_the_filter_is_dropped_then(
+    server: BloomeryServer,
+) -> None:
+    """Another client drops the filter while a thread counts the bits of it for the reply, which it
+    does because the filter is large: it was created all the same."""
+    new = {"name": "brief", "capacity": 16_000_000, "kind": "bloom"}
+    dropped: list[int] = []
+    over = threading.Event()
+
+    def drop() -> None:
+        with httpx.Client(base_url=server.url, timeout=30) as other:
+            while not over.is_set():
+                if other.delete("/filters/brief").status_code == 204:
+                    dropped.append(1)
+
+    dropping = threading.Thread(target=drop)
+    dropping.start()
+    try:
+        with httpx.Client(base_url=server.url, timeout=30) as own:
+            statuses = {own.post("/filters", json=new).status_code for _ in range(40)}
+    finally:
+        over.set()
+        dropping.join()
+    assert dropped
+    assert statuses <= {201, 409}
 
 
 def test_what_was_answered_survives_a_kill(serve: Serve) -> None:

@@ -303,6 +303,7 @@ def test_too_many_values_in_a_body(http: Http) -> None:
     for body in (
         b'{"keys":[' + b"[]," * 1_000_000 + b"[]]}",
         b'{"key":[' + b"1," * 300_000 + b"1]}",
+        b'{"keys":[' + b"[[[1]]]," * 70_000 + b"[[[1]]]]}",
     ):
         headers = {"Content-Type": "application/json"}
         asked = http.ask(
@@ -310,6 +311,7 @@ def test_too_many_values_in_a_body(http: Http) -> None:
         )
         assert asked["code"] == "request-too-large"
     assert len(http.keys("values", "contains", *range(200_000))) == 200_000
+    assert len(http.keys("values", "contains", *["[[[1]]]"] * 70_000)) == 70_000
 
 
 def test_many_large_bodies_at_once(limit: Limit) -> None:

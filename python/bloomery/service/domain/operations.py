@@ -40,8 +40,8 @@ class Op(IntEnum):
     REMOVE = 2
     CREATE = 3  # the settings of a new filter
     DROP = 4
-    RENAME = 5  # to, and whether it may replace a filter
-    COPY = 6  # number and name of the source, and whether the copy may replace a filter
+    RENAME = 5  # to, and whether it may replace a filter; fields of ADJUST
+    COPY = 6  # number and name of the source, and whether it may replace a filter; as ADJUST
     EXPIRE = 7  # at: Unix time, or null for never; the expiry that is expected now
     CLEAR = 8
     MERGE = 9  # numbers and names of the sources, and how: "union" or "intersection"
@@ -49,7 +49,7 @@ class Op(IntEnum):
     CHUNK = 11  # the first one: format, settings, whether it may replace a filter, and its expiry
     COMPACT = 12
     TICK = 13  # generations of a rotating filter are due to expire
-    ADJUST = 14  # settings of the service, null restores the default; expiry; another name
+    ADJUST = 14  # settings of the service, null restores the default; expiry (at)
     ADD_NEW = 15  # adds the keys that are definitely new
     SUCCEED = 16  # successor: the number of the filter that replaces this one
     FORGET = 17  # keys of the filter's source that caches must read again
@@ -96,9 +96,8 @@ def names_in(op: int, data: bytes) -> list[bytes]:
     """Return the names that a record is about, the first one its own."""
     name, body = split(data)
     listed = [name]
-    if op in (Op.RENAME, Op.ADJUST):
-        to = read_fields(body).get("to")
-        listed += [] if to is None else [name_of(to)]
+    if op == Op.RENAME:
+        listed.append(name_of(read_fields(body)["to"]))
     elif op == Op.COPY:
         listed.append(name_of(read_fields(body)["of"]))
     elif op == Op.MERGE:

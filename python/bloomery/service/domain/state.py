@@ -35,6 +35,7 @@ _CENTURY = 3.2e9
 _MAX_TOUCHED = 4 << 30
 # Takes the place of a filter on the shelf while its chunks are loaded.
 _INCOMPLETE = BloomFilter(1)
+_CALL = 4 << 10  # bytes: to merge two small filters takes as long as so much memory
 _SPARE = 64 << 20  # bytes: with these free, a forged size and not the machine lacks memory
 _NON_SCALING = "non scaling filter is full"  # RedisBloom's error
 # Operations that change the keys of a filter in a way that the new filter of a rebuild misses.
@@ -210,7 +211,7 @@ class State:
                 raise
             raise DamagedRecord(f"{Op(op).name} lacks fields that it needs") from problem
         if isinstance(done, Entry):
-            if op in _OTHER_KEYS or (op == Op.ADJUST and b'"source"' in body):
+            if op in _OTHER_KEYS or (op in (Op.ADJUST, Op.RENAME) and b'"source"' in body):
                 done.settings.pop("successor", None)
             self._show(done)
         return done
@@ -288,6 +289,12 @@ class State:
 
     def _entry(self, filter_id: int, name: bytes) -> Entry:
         """Return the entry that a record is for; Conflict if it is no longer what it was."""
+        entry = self._present(filter_id, name)
+        self.count(entry)
+        return entry
+
+    def _present(self, filter_id: int, name: bytes) -> Entry:
+        """As `_entry`, without an up-to-date count of its keys."""
         entry = self._filters.get(filter_id)
         if (
             entry is None
@@ -297,7 +304,6 @@ class State:
             raise DamagedRecord(f"filter number {filter_id} does not exist")
         if entry is None or entry.name != name:
             raise Conflict(f"another command changed filter {quoted(name)} first; retry")
-        self.count(entry)
         return entry
 
     def _require_new(self, filter_id: int, name: bytes, *, replace: bool = False) -> None:
@@ -396,7 +402,19 @@ class State:
                 raise errors.FilterExists(f"filter {quoted(to)} already exists")
             self._release_name(to)  # as Redis does
             self._set_name(entry, to)
+        self._amend(entry, fields)
         return entry
+
+    def _amend(self, entry: Entry, fields: dict[str, Any]) -> None:
+        """Change settings and expiry, if a record has them."""
+        for setting, value in fields.get("settings", {}).items():
+            if value is None:
+                entry.settings.pop(setting, None)
+            else:
+                entry.settings[setting] = value
+        if "at" in fields:
+            entry.expires_at = fields["at"]
+            self.schedule(entry)
 
     def _copy(self, filter_id: int, name: bytes, body: bytes) -> Steps:
         fields, now = operations.read_fields(body), self.now
@@ -411,6 +429,7 @@ class State:
         settings = {key: value for key, value in source.settings.items() if key != "successor"}
         entry = Entry(filter_id, name, copy, now, source.expires_at, source.items, settings)
         self.put(entry)
+        self._amend(entry, fields)
         return entry
 
     def _expire(self, filter_id: int, name: bytes, body: bytes) -> Entry:
@@ -422,20 +441,8 @@ class State:
         return entry
 
     def _adjust(self, filter_id: int, name: bytes, body: bytes) -> Entry:
-        entry, fields = self._entry(filter_id, name), operations.read_fields(body)
-        to = operations.name_of(fields["to"]) if "to" in fields else name
-        if to != name and to in self._names:  # before anything changes
-            raise errors.FilterExists(f"filter {quoted(to)} already exists")
-        for setting, value in fields["settings"].items():
-            if value is None:
-                entry.settings.pop(setting, None)
-            else:
-                entry.settings[setting] = value
-        if "at" in fields:
-            entry.expires_at = fields["at"]
-            self.schedule(entry)
-        if to != name:
-            self._set_name(entry, to)
+        entry = self._entry(filter_id, name)
+        self._amend(entry, operations.read_fields(body))
         return entry
 
     def _clear(self, filter_id: int, name: bytes, body: bytes) -> Steps:
@@ -450,13 +457,11 @@ class State:
         fields = operations.read_fields(body)
         entry = self._entry(filter_id, name)
         sources = [
-            self._entry(number, operations.name_of(text)) for number, text in fields["sources"]
+            self._present(number, operations.name_of(text)) for number, text in fields["sources"]
         ]
         target, others = self.filter_of(entry), [self.filter_of(source) for source in sources]
-        for other in others:  # all of them or none
-            check_compatible(target, other, "a merge")
         union = fields.get("how", "union") == "union"
-        nbytes = target.nbytes * len(others)
+        nbytes = max(target.nbytes, _CALL) * len(others)
         with self._stopped_clock(target, *others):
             items = yield LongWork(nbytes, partial(_merged, target, others, union=union))
         entry.items = items
@@ -626,6 +631,8 @@ def _created(settings: dict[str, Any], clock: Callable[[], float], *, touch: boo
 
 
 def _merged(target: Any, others: list[Any], *, union: bool) -> int:
+    for other in others:  # before the first is merged: all of them or none
+        check_compatible(target, other, "a merge")
     for other in others:
         if union:
             target |= other

@@ -257,8 +257,9 @@ class FileBatchLog:
             raise self._failed(problem) from None
         finally:
             self._engine.locks.unlock(names)
+            task = asyncio.current_task()
             for name in names:
-                if self._busy.get(name) is asyncio.current_task():
+                if self._busy.get(name) is task:
                     del self._busy[name]
                     self._engine.shelf.set_busy(name, False)
             self._engine.on_applied()

@@ -88,7 +88,7 @@ class FilterReplica:
         if op in (Op.CREATE, Op.COPY):
             return (number, op, data) if name not in names else None
         if op == Op.RENAME:
-            return self._copy_for(number, name, operations.name_of(read_fields(body)["to"]))
+            return self._copy_for(number, name, read_fields(body))
         if op == Op.EXPIRE and read_fields(body)["at"] is not None:
             return None
         if op not in _REPEATED:
@@ -100,16 +100,18 @@ class FilterReplica:
         # Its filter is lost too, and is created again before.
         return (number, op, data) if name not in names else None
 
-    def _copy_for(self, number: int, name: bytes, to: bytes) -> Record | None:
+    def _copy_for(self, number: int, name: bytes, given: dict[str, Any]) -> Record | None:
         """Return a copy in place of a rename that was lost: keys that were added to the old name
         since then stay there."""
+        to = operations.name_of(given["to"])
         names, entry = self._engine.state.names, self._engine.state.filters.get(number)
         current = name not in names if entry is None else entry.name == name
         if to in names or not current:
             return None
         copy = self._copies[number, to] = self._engine.batches.draw_number()
         text = operations.text_of(name)
-        fields = operations.fields(source=number, of=text, replace=False)
+        amended = {field: given[field] for field in ("settings", "at") if field in given}
+        fields = operations.fields(source=number, of=text, replace=False, **amended)
         return copy, Op.COPY, operations.named(to, fields)
 
     def pass_time(self, now_ms: int) -> None:

@@ -1,8 +1,9 @@
 """How frameworks read a token out of an Authorization header, each in a few lines.
 
-They follow the readers of the released libraries; what they accept was compared with the libraries
-themselves. A reader gets the lines of the header and returns the token that the application would
-verify, or None.
+They follow the readers of the released libraries. `test_revocation_frameworks.py` compares those
+that are installed with the libraries themselves; Sanic is not, because it needs an old multidict. A
+reader gets the lines of the header and returns the token that the application would verify, or
+None.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def sanic(lines: Sequence[str]) -> str | None:
 
 
 def sanic_credentials(lines: Sequence[str]) -> str | None:
-    """25, `request.credentials`: *Basic* counts, too."""
+    """25, `request.credentials`: *Basic* counts, too, and Sanic decodes what follows it."""
     if lines and "Basic" in lines[0]:
         return lines[0].partition("Basic")[2].strip()
     return sanic(lines)

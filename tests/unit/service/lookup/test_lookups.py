@@ -66,9 +66,9 @@ def test_a_filter_is_asked_and_then_its_source(
     assert found == [Answer(True, 42, "source"), Answer(False, None, "source"), ABSENT]
     assert look_up(b"seen", b"alice") == [Answer(True, 42, "cache")]
     driven.run(commands.bind(b"seen", "others"))
-    assert commands.info(b"seen")["lookups"]["answers"]["source"] == 2
+    assert commands.info(commands.find(b"seen"))["lookups"]["answers"]["source"] == 2
     assert look_up(b"seen", "alice") == [Answer(True, 42, "source")]
-    told = commands.info(b"seen")
+    told = commands.info(commands.find(b"seen"))
     assert (told["source"], told["lookups"]["answers"]["source"]) == ("others", 1)
     driven.run(commands.bind(b"seen", None))
     with pytest.raises(errors.InvalidParameter, match="seen is not bound to a source"):
@@ -145,7 +145,7 @@ def test_only_so_many_filters_are_kept_count_of(
         driven.run(commands.create(name, capacity=100, source="people"))
     for name in (b"one", b"two", b"one", b"three"):
         look_up(name, "absent")
-    known = [commands.info(name)["lookups"] is not None for name in names]
+    known = [commands.info(commands.find(name))["lookups"] is not None for name in names]
     assert known == [True, False, True]
     entry = commands.find(b"one")
     driven.run(commands.drop(b"one"))

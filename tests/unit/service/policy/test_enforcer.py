@@ -124,7 +124,7 @@ def test_kind_and_policy_choose_each_other(
     entry = house.make(**settings)
     assert entry.filter.kind == kind
     assert house.commands.policy(b"x").on_full == on_full
-    assert house.commands.info(b"x")["policy"]["on_full"] == on_full
+    assert house.commands.info(house.commands.find(b"x"))["policy"]["on_full"] == on_full
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -251,6 +251,19 @@ def test_a_lost_rename_is_repeated_as_a_copy() -> None:
     assert copy.has(b"seen", "before", "after") == [True, False]
 
 
+def test_a_lost_rename_with_other_changes_is_repeated_with_them() -> None:
+    """The copy has the settings and the expiry, and the filter of the old name keeps its own."""
+    copy = Copy()
+    copy.create(OLD, "seen", warn_at=0.25)
+    old = copy.engine.state.filters[OLD]
+    old.expires_at = 9e9
+    fields = operations.fields(to="renamed", replace=True, settings={"warn_at": 0.5}, at=None)
+    (repeated,) = copy.additions(copy.record(Op.RENAME, OLD, fields))
+    (made,) = copy.apply(repeated)
+    assert (made.settings["warn_at"], made.expires_at) == (0.5, None)
+    assert (old.settings["warn_at"], old.expires_at) == (0.25, 9e9)
+
+
 def test_operations_that_take_something_away_are_not_repeated() -> None:
     """A name that is in use is not created again, and nothing is dropped, cleared or expired."""
     copy = Copy()

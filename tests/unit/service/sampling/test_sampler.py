@@ -85,13 +85,13 @@ def test_the_last_sample_is_part_of_what_is_told_about_a_filter(tmp_path: Path) 
     async def main() -> None:
         async with running(tmp_path, sample_seconds=0) as server:
             entry = await filled(server)
-            assert server.parts.commands.info(b"users")["sample"] is None
+            assert server.parts.commands.info(entry)["sample"] is None
             server.parts.sampler.take(entry)
             await server.parts.commands.add(
                 b"users", [b"more %d" % number for number in range(600)]
             )
             server.parts.sampler.take(entry)
-            told = server.parts.commands.info(b"users")["sample"]
+            told = server.parts.commands.info(entry)["sample"]
             assert told["items"] == 1000
             assert told["forecast"] == "full"
             assert told["full_in_seconds"] == 0.0

@@ -142,11 +142,18 @@ async def parse_keys(body: bytes, keys_of: Callable[[dict[str, Any], list[Any], 
         )
     value = parse(_short(body[:start] + b"[]" + body[end:], start, len(body)))
     keys: list[Any] = []
-    share = Slice()
+    nested, share = 0, Slice()
     for first, last in slices:
         values = _parsed(_short(b"[%b]" % body[first:last], first, last), first - 1, body)
         if not values:
             raise _invalid(f"Expecting value at byte {last}")
+        if list in map(type, values):
+            nested += body.count(b"[", first, last) - len(values)
+            if nested > limits.MAX_JSON_NESTED:
+                raise errors.RequestTooLarge(
+                    f"the keys of a body may have {limits.MAX_JSON_NESTED:,} arrays in arrays: send"
+                    f" fewer at once, or {_STREAMS}"
+                )
         keys += keys_of(value, values, len(keys))
         await share.rest()
     value["keys"] = keys

@@ -156,15 +156,16 @@ async def put(
             await upload.end()
         await context.engine.locks.unlocked(name)
         there = _check(context, name, replace)
+        changes: dict[str, Any] = {"expires_at": None}
         source = context.commands.find(name).settings.get("source") if there else None
         if source in context.commands.lookups.sources:  # lookups stay the same
-            await context.commands.bind(upload.name, source)
-        await context.commands.expire(upload.name, None)
-        await context.commands.rename(upload.name, name, replace=replace)
+            changes["source"] = source
+        entry = await context.commands.amend(upload.name, changes, name, replace=replace)
+        assert entry is not None
     except BaseException:
         await upload.forget()
         raise
-    return ApiResponse(await filter_info(context, name), 200 if there else 201)
+    return ApiResponse(await filter_info(context, entry), 200 if there else 201)
 
 
 def _check(context: Parts, name: bytes, replace: bool) -> bool:

@@ -53,9 +53,8 @@ async def create(request: Request, new: Annotated[NewFilter, Body()]) -> Respons
         options.pop("source", None)
     else:
         authorize_also(request, "change", name)
-    await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
-    context = context_of(request)
-    return ApiResponse(await filter_info(context, name), 201)
+    entry = await apply_to_filters(request, lambda commands: commands.create(name, **options), name)
+    return ApiResponse(await filter_info(context_of(request), entry), 201)
 
 
 @router.get(
@@ -97,7 +96,8 @@ async def listed(
 )
 async def info(request: Request, name: Name) -> Response:
     """All that is known about a filter."""
-    return ApiResponse(await filter_info(context_of(request), name))
+    entry = commands_of(request).find(name)
+    return ApiResponse(await filter_info(context_of(request), entry))
 
 
 @router.patch(
@@ -120,10 +120,10 @@ async def change(request: Request, name: Name, changes: models.Changes) -> Respo
         to = names.typed(changes.name)
         authorize_also(request, "change", to)
     given = changes.model_dump(include=changes.model_fields_set - {"name"})
-    there = await apply_to_filters(request, lambda _: commands.amend(name, given, to), name)
-    return (
-        ApiResponse(await filter_info(context, to or name)) if there else Response(status_code=204)
-    )
+    entry = await apply_to_filters(request, lambda _: commands.amend(name, given, to), name)
+    if entry is None:
+        return Response(status_code=204)
+    return ApiResponse(await filter_info(context, entry))
 
 
 @router.delete(
@@ -167,19 +167,19 @@ async def samples(
     return ApiResponse({"samples": rows})
 
 
-async def filter_info(context: Parts, name: bytes) -> dict[str, Any]:
-    """What is known about a filter, ready for JSON."""
-    context.sequencer.join()
-    entry = context.commands.find(name)
+async def filter_info(context: Parts, entry: Entry) -> dict[str, Any]:
+    """What is known about a filter, ready for JSON, even if another client drops it meanwhile: a
+    request that has changed it succeeds."""
     about = None
     if entry.filter is not None and entry.filter.nbytes > LARGE:
         about = await asyncio.to_thread(entry.filter.info)
-        context.sequencer.join()
-    facts = context.commands.info(name, about)
+    context.sequencer.join()
+    context.engine.state.count(entry)
+    facts = context.commands.info(entry, about)
     del facts["settings"]  # a seed may be a secret; what can be shown is there anyway
-    rebuild = context.rebuilds.of(context.commands.find(name))
+    rebuild = context.rebuilds.of(entry)
     facts["rebuild"] = None if rebuild is None else rebuild.as_dict()
-    return facts | _row(context.commands.find(name))
+    return facts | _row(entry)
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fastapi import Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from bloomery import names
+from bloomery.service.domain.entry import Entry
 from bloomery.service.durability.backup import RATE
 from bloomery.service.http import models, problems
 from bloomery.service.http.endpoints.filters import filter_info
@@ -19,6 +20,7 @@ from bloomery.service.http.route import (
     Name,
     apply_to_filters,
     authorize_also,
+    commands_of,
     context_of,
     does,
     routes,
@@ -37,8 +39,8 @@ _ONE = (*problems.ANY, "unknown-filter", "invalid-parameter", "log-unavailable",
 )
 async def clear(request: Request, name: Name) -> Response:
     """Forget every key of a filter."""
-    await apply_to_filters(request, lambda commands: commands.clear(name), name)
-    return await _info(request, name)
+    entry = await apply_to_filters(request, lambda commands: commands.clear(name), name)
+    return await _info(request, entry)
 
 
 @router.post(
@@ -49,8 +51,8 @@ async def clear(request: Request, name: Name) -> Response:
 )
 async def rotate(request: Request, name: Name) -> Response:
     """Let a rotating filter begin a new generation now."""
-    await apply_to_filters(request, lambda commands: commands.rotate(name), name)
-    return await _info(request, name)
+    entry = await apply_to_filters(request, lambda commands: commands.rotate(name), name)
+    return await _info(request, entry)
 
 
 @router.post(
@@ -67,8 +69,10 @@ async def merge(request: Request, name: Name, body: models.Merge) -> Response:
     """Add every key of other filters, which must be made alike."""
     sources = [names.typed(source) for source in body.sources]
     authorize_also(request, "change", *sources)
-    await apply_to_filters(request, lambda commands: commands.merge(name, *sources), name, *sources)
-    return await _info(request, name)
+    entry = await apply_to_filters(
+        request, lambda commands: commands.merge(name, *sources), name, *sources
+    )
+    return await _info(request, entry)
 
 
 @router.post(
@@ -81,9 +85,9 @@ async def merge(request: Request, name: Name, body: models.Merge) -> Response:
 async def rebuild(request: Request, name: Name, body: models.NewRebuild) -> Response:
     """Begin to build a filter anew from the source it is bound to; it answers meanwhile."""
     context = context_of(request)
-    context.sequencer.join()
+    entry = commands_of(request).find(name)
     context.rebuilds.start(name, **body.model_dump())
-    return ApiResponse(await filter_info(context, name), 202)
+    return ApiResponse(await filter_info(context, entry), 202)
 
 
 @router.post(
@@ -144,6 +148,5 @@ class _HeldResponse(StreamingResponse):
             self._end()
 
 
-async def _info(request: Request, name: bytes) -> Response:
-    context = context_of(request)
-    return ApiResponse(await filter_info(context, name))
+async def _info(request: Request, entry: Entry) -> Response:
+    return ApiResponse(await filter_info(context_of(request), entry))

@@ -59,7 +59,8 @@ async def show_filter(request: Request, user: User | None) -> Response:
     check(user, "info", name)
     context = context_of(request)
     await context.commands.discover(name)
-    facts = await filter_info(context, name)
+    entry = commands_of(request).find(name)
+    facts = await filter_info(context, entry)
     about = [(word, facts[word], what) for word, what in _FACTS.items() if word in facts]
     return frame.render(
         request,
@@ -77,7 +78,7 @@ async def show_filter(request: Request, user: User | None) -> Response:
         source=facts["source"],
         sources=sorted(context.lookups.sources),
         target=facts.get("error_rate"),
-        exports=frame.allowed(user, exporting(context.commands.find(name).filter), name),
+        exports=frame.allowed(user, exporting(entry.filter), name),
     )
 
 

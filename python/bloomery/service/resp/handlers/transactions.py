@@ -18,7 +18,10 @@ from bloomery.service.slices import Slice
 # In a transaction these are done and not queued.
 AT_ONCE = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
 _LONG = ("SAVE", "BF.LOOKUP", "BF.FORGET")  # others must not wait for these
-_MAX_TASKS = 1024  # writes of a transaction in one batch
+# Of writes in one batch. They start in one iteration of the event loop, and end in one: 16,384 keys
+# are 3 ms each time.
+_MAX_TASKS = 1024
+_MAX_WORDS = 1 << 14  # arguments
 
 
 def end(client: ClientState) -> None:
@@ -99,6 +102,7 @@ class _Transaction:
         self._client, self._share = client, share
         self._out, self._fits = bytearray(), True
         self._tasks: list[asyncio.Task[Any]] = []  # writes that wait for the log
+        self._words = 0  # arguments of those
         self._written: set[bytes] = set()  # names that they are about
         self._changed: set[bytes] = set()  # those of them that are about whole filters
 
@@ -131,23 +135,25 @@ class _Transaction:
             await self._share.rest()
         else:
             known = all(name in self._client.context.engine.state.names for name in names)
-            if not known:
-                await self._finish()  # it creates a filter, which commands after it need
+            # One that creates a filter is alone, too: commands after it need the filter.
+            if not known or self._words + len(words) > _MAX_WORDS:
+                await self._finish()
             self._written.update(names)
             if not keys_only:
                 self._changed.update(names)
             self._tasks.append(asyncio.ensure_future(invoke_queued(self._client, words)))
+            self._words += len(words)
             if not known or len(self._tasks) >= _MAX_TASKS:
                 await self._finish()
-                await self._share.rest()
 
     async def _finish(self) -> None:
         """Wait for the writes so far."""
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks, self._words = self._tasks, [], 0
         self._written.clear()
         self._changed.clear()
         for reply in await asyncio.gather(*tasks):
             self._append(reply)
+            await self._share.rest()
 
     def _append(self, value: Any) -> None:
         client = self._client
