@@ -849,6 +849,10 @@ class Shelf:
     def commands(self) -> int:
         """Commands that were answered without Python."""
     @property
+    def hits_and_misses(self) -> tuple[int, int]:
+        """Reads that were answered without Python: of filters that exist, and of filters that do
+        not."""
+    @property
     def latency(self) -> Histogram:
         """Of commands, from the arrival of a chunk until its replies are taken."""
 

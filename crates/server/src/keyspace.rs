@@ -217,6 +217,9 @@ pub struct Keyspace {
     pub batch_latency: Histogram,
     /// Commands that were answered natively.
     pub commands: AtomicU64,
+    /// Native reads whose filter existed, and those whose filter did not.
+    pub hits: AtomicU64,
+    pub misses: AtomicU64,
     /// Of commands, from the arrival of a chunk until its replies are sent.
     pub latency: Histogram,
 }
@@ -238,6 +241,8 @@ impl Default for Keyspace {
             clock: Clock::default(),
             batch_latency: Histogram::default(),
             commands: AtomicU64::default(),
+            hits: AtomicU64::default(),
+            misses: AtomicU64::default(),
             latency: Histogram::default(),
         }
     }

@@ -344,7 +344,7 @@ class Engine:
         for entry, op in due:
             self.locks.lock([entry.name])
             future = self.sequencer.submit(op, entry.id, operations.named(entry.name))
-            future.add_done_callback(partial(self._passed, entry, entry.name))
+            future.add_done_callback(partial(self._passed, entry, entry.name, op))
         self._publish_due()
 
     def _publish_due(self) -> None:
@@ -354,12 +354,14 @@ class Engine:
             due, at = self.state.next_due, time.monotonic()
             self.shelf.set_due(None if due is None else at + due - self.now)
 
-    def _passed(self, entry: Entry, name: bytes, done: asyncio.Future[Any]) -> None:
+    def _passed(self, entry: Entry, name: bytes, op: Op, done: asyncio.Future[Any]) -> None:
         if not done.cancelled():
             done.exception()  # the next tick tries again
         self.locks.unlock([name])
         if self.state.filters.get(entry.id) is entry:
             self.state.schedule(entry)
+        elif op is Op.DROP:
+            self.state.expired += 1
 
     # Rebuilds: a new filter gets the keys of the old one while it is built.
 

@@ -562,4 +562,10 @@ impl Shelf {
     fn commands(&self) -> u64 {
         self.keyspace.commands.load(Relaxed)
     }
+
+    /// Reads that were answered without Python: of filters that exist, and of filters that do not.
+    #[getter]
+    fn hits_and_misses(&self) -> (u64, u64) {
+        (self.keyspace.hits.load(Relaxed), self.keyspace.misses.load(Relaxed))
+    }
 }

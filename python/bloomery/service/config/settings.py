@@ -90,6 +90,9 @@ class Settings:
     # What all clients have sent and is not yet done.
     max_input_bytes: int = _set(64 << 20, values.size(1 << 20, 1 << 40))
     request_seconds: int = _set(60, values.between(1, 1 << 31))  # for a request that has begun
+    # Microseconds that a command takes before the slow log has it; -1: none.
+    slowlog_log_slower_than: int = _set(10_000, values.between(-1, 1 << 40))
+    slowlog_max_len: int = _set(128, values.between(0, 10_000))
     client_output_limit: int = _set(64 << 20, values.size(1 << 16, 1 << 40))
     slow_client_seconds: int = _set(60, values.between(1, 1 << 31))
     max_lookups: int = _set(1000, values.between(1, 1_000_000))  # that wait for their sources

@@ -25,7 +25,7 @@ async def card(client: ClientState, words: list[bytes]) -> int:
     return 0 if entry is None else entry.items
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
+def facts_of(entry: Entry) -> dict[str, Any]:
     """The five figures of BF.INFO."""
     settings = entry.settings
     if entry.filter is not None and entry.filter.kind == "redisbloom":
@@ -61,7 +61,7 @@ _FIELDS = {
 async def info(client: ClientState, words: list[bytes]) -> Any:
     """Tell what a filter was made for and what it holds."""
     entry = existing_filter(client, words[0], "bf")
-    facts = _facts(entry)
+    facts = facts_of(entry)
     if len(words) == 1:
         return facts
     field = _FIELDS.get(option(words[1]))
