@@ -84,8 +84,8 @@ class Settings:
     maxclients: int = _set(10_000, values.between(1, 1_000_000))
     timeout: int = _set(0, values.between(0, 1 << 31))  # seconds without a command; 0: none
     login_seconds: int = _set(30, values.between(1, 1 << 31))  # to log in
-    max_arguments: int = _set(1 << 18, values.between(8, 1 << 24), live=False)
-    proto_max_bulk_len: int = _set(16 << 20, values.size(1 << 10, 1 << 30), live=False)
+    max_arguments: int = _set(1 << 20, values.between(8, 1 << 24), live=False)
+    proto_max_bulk_len: int = _set(512 << 20, values.size(1 << 10, 1 << 30), live=False)
     max_request_bytes: int = _set(32 << 20, values.size(1 << 10, 1 << 31), live=False)
     # What all clients have sent and is not yet done.
     max_input_bytes: int = _set(64 << 20, values.size(1 << 20, 1 << 40))
