@@ -82,7 +82,8 @@ def test_what_is_no_request_ends_the_connection(
 def test_a_request_beyond_the_limits_is_refused_before_it_is_there(serve: Serve) -> None:
     """Arguments, their bytes and a whole request have limits. A request that exceeds one is passed
     over: it gets one error, in order, and the commands after it are done. A longer argument than
-    `proto-max-bulk-len` ends the connection, as in Redis, and so does an exceeded limit in MULTI."""
+    `proto-max-bulk-len` ends the connection, as in Redis, and so does an exceeded limit in
+    MULTI."""
     limits = {"proto-max-bulk-len": 4096, "max-request-bytes": 65_536, "max-arguments": 100}
     server = serve(
         *(word for name, value in limits.items() for word in ("--set", f"{name}={value}"))

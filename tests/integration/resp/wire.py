@@ -232,7 +232,7 @@ def check(wire: Wire, protocol: int, script: str) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def dump(wire: Wire, command: str, name: str) -> list[tuple[int, bytes]]:
+def dump(wire: Wire, command: str, name: Word) -> list[tuple[int, bytes]]:
     """Every part of a dump, with the iterator that came with it."""
     parts: list[tuple[int, bytes]] = []
     iterator = 0
