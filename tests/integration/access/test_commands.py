@@ -32,6 +32,7 @@ BF.EXISTS {a} k
 BF.FORGET {a} k
 BF.INFO {a}
 BF.INSERT {a} ITEMS k
+BF.LOAD {a} x
 BF.LOADCHUNK {a} 1 x
 BF.LOOKUP {a} k
 BF.MADD {a} k l
