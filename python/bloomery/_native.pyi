@@ -819,6 +819,11 @@ class Shelf:
     @exclusive.setter
     def exclusive(self, value: bool, /) -> None: ...
     @property
+    def filter_limit(self) -> int | None:
+        """Bytes that one filter may grow to; None: no limit."""
+    @filter_limit.setter
+    def filter_limit(self, value: int | None, /) -> None: ...
+    @property
     def memory_limit(self) -> int | None:
         """Bytes that all filters together may use; None: no limit."""
     @memory_limit.setter

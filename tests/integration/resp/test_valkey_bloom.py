@@ -118,3 +118,33 @@ def test_load(empty: BloomeryServer) -> None:
         assert told(wire.ask("EXISTS", "c")) == ":0"
         wire.send(request("MULTI") + request("BF.LOAD", "c", data) + request("EXEC"))
         assert [told(wire.reply()) for _ in range(3)] == ["+OK", "+QUEUED", "[+OK]"]
+
+
+def test_a_filter_has_a_memory_limit(serve: Serve) -> None:
+    """Beyond bytes-per-filter no filter is created and none grows: keys for which there is no room
+    get an error, acknowledged keys stay, and other filters grow. After kill -9 it is the same."""
+    server = serve("--set", "bytes-per-filter=100000", "--set", "bf-initial-size=1000")
+    full, kept = "-ERR problem inserting into filter", dict[str, list[int]]()
+    with Wire(server.resp_port) as wire:
+        refused = told(wire.ask("BF.RESERVE", "a", "0.01", 1_000_000))
+        assert refused == "-ERR Insufficient memory to create filter"
+        assert told(wire.ask("EXISTS", "a")) == ":0"
+        for name, layout in (("own", "bloomery"), ("theirs", "redisbloom")):
+            wire.ask("CONFIG", "SET", "bf-layout", layout)
+            replies = list[str]()
+            for start in range(0, 100_000, 2500):
+                replies += shown(wire.ask("BF.MADD", name, *range(start, start + 2500)))
+            assert full in replies
+            kept[name] = [key for key, reply in enumerate(replies) if reply != full]
+            assert len(kept[name]) > 10_000
+            assert told(wire.ask("BF.ADD", name, "one more")) == full
+            assert wire.ask("BF.MEXISTS", name, *kept[name]).count(b":1") == len(kept[name])
+            [size] = shown(wire.ask("BF.INFO", name, "SIZE"))
+            assert 40_000 < int(size[1:]) <= 100_000
+        before = [wire.ask("BF.DEBUG", name) for name in kept]
+    server.kill()
+    with Wire(serve(data=server.data).resp_port) as wire:
+        assert [wire.ask("BF.DEBUG", name) for name in kept] == before
+        for name, keys in kept.items():
+            assert wire.ask("BF.MEXISTS", name, *keys).count(b":1") == len(keys)
+        assert told(wire.ask("BF.ADD", "own", "one more")) == ":1"

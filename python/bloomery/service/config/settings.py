@@ -77,6 +77,8 @@ class Settings:
     cf_max_expansions: int = _set(32, values.between(1, 65536))
     # Of all filters; 0: no limit.
     maxmemory: int = _set(machine.for_filters(), values.size(0, 1 << 50))
+    # Of one filter, as valkey-bloom's bf.bloom-memory-usage-limit; 0: no limit.
+    bytes_per_filter: int = _set(0, values.size(0, 1 << 50))
     max_filters: int = _set(1_000_000, _COUNT)
     max_capacity: int = _set(1 << 40, values.between(1, 1 << 40))
     # Threads that serve the Redis protocol. 0 starts one for each core that the process may use.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import sys
 
+from bloomery.service.config.settings import Settings
 from bloomery.service.resp.replies import Failure
 from bloomery.sizing import MAX_CAPACITY, MIN_ERROR_RATE
 from bloomery.sizing.family import plan_kind
@@ -15,6 +16,11 @@ _BITS_PER_NAT = 1 / math.log(2) ** 2
 # A table that has grown takes at most this many times the memory of one made for as many keys:
 # measured up to 300,000 keys, 2.24 at a rate of 0.25 and 1.42 at 0.01.
 _GROWN = 2.25
+
+
+def memory_limit(settings: Settings) -> int:
+    """Return the bytes that one filter may have; 0: no limit."""
+    return min(filter(None, (settings.maxmemory, settings.bytes_per_filter)), default=0)
 
 
 def max_scaled_capacity(

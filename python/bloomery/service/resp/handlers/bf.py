@@ -25,7 +25,7 @@ from bloomery.service.resp.handlers.membership import (
     filter_at,
 )
 from bloomery.service.resp.replies import ArrayReply, Failure, Raw, refusal
-from bloomery.service.resp.scaling import REDISBLOOM_TIGHTENING, check_scale
+from bloomery.service.resp.scaling import REDISBLOOM_TIGHTENING, check_scale, memory_limit
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.service.slices import batches
 
@@ -163,7 +163,7 @@ def _insert_settings(client: ClientState, given: Mapping[str, bytes | None]) -> 
         if nonscaling or not expansion:
             raise Failure("ERR cannot use NONSCALING and VALIDATESCALETO options together")
         growth = (capacity, chosen["error_rate"], expansion)
-        check_scale(number, chosen["kind"], *growth, settings.maxmemory)
+        check_scale(number, chosen["kind"], *growth, memory_limit(settings))
     return chosen
 
 

@@ -14,7 +14,7 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
 from bloomery.service.resp.handlers.membership import existing_filter, filter_at
 from bloomery.service.resp.replies import NOT_FOUND, OK, Failure
-from bloomery.service.resp.scaling import REDISBLOOM_TIGHTENING, max_scaled_capacity
+from bloomery.service.resp.scaling import REDISBLOOM_TIGHTENING, max_scaled_capacity, memory_limit
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.storage import files
 
@@ -75,7 +75,7 @@ def _scaling_facts(client: ClientState, entry: Entry, capacity: int) -> dict[str
         rate = getattr(entry.filter, "error_rate", entry.settings.get("error_rate"))
     facts: dict[str, Any] = {"ERROR": repr(rate).encode()}
     if grows:
-        limit = client.context.settings.maxmemory
+        limit = memory_limit(client.context.settings)
         kind_of = "redisbloom" if redisbloom else None
         ratio = entry.settings.get("tightening", REDISBLOOM_TIGHTENING)
         facts["TIGHTENING"] = repr(ratio).encode()
