@@ -15,6 +15,7 @@ GROUPS = {
     "connection": "Connections",
     "transactions": "Transactions",
     "server": "The server",
+    "cluster": "Clusters",
 }
 HEAD = """# Commands
 

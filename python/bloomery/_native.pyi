@@ -819,6 +819,11 @@ class Shelf:
     @exclusive.setter
     def exclusive(self, value: bool, /) -> None: ...
     @property
+    def filter_limit(self) -> int | None:
+        """Bytes that one filter may grow to; None: no limit."""
+    @filter_limit.setter
+    def filter_limit(self, value: int | None, /) -> None: ...
+    @property
     def memory_limit(self) -> int | None:
         """Bytes that all filters together may use; None: no limit."""
     @memory_limit.setter
@@ -848,6 +853,10 @@ class Shelf:
     @property
     def commands(self) -> int:
         """Commands that were answered without Python."""
+    @property
+    def hits_and_misses(self) -> tuple[int, int]:
+        """Reads that were answered without Python: of filters that exist, and of filters that do
+        not."""
     @property
     def latency(self) -> Histogram:
         """Of commands, from the arrival of a chunk until its replies are taken."""

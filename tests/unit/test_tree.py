@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "apps": _BASE | {"filters", "flow", "storage"},
     "feeds": _BASE | {"filters", "storage"},
     "integrations": _BASE
-    | {"apps", "client", "filters", "flow", "guard", "redis_client", "storage"},
+    | {"apps", "client", "filters", "flow", "guard", "names", "redis_client", "storage"},
     "segments": _BASE | {"filters", "integrations", "storage"},
     "signatures": _BASE | {"building", "database_errors", "filters", "integrations", "storage"},
     "service": _BASE

@@ -17,14 +17,23 @@ pub struct Limits {
     pub argument_bytes: usize,
     /// All of a command.
     pub request_bytes: usize,
+    /// A command that exceeds `arguments` or `request_bytes` is passed over, and what follows it is
+    /// read; else nothing that follows can be read.
+    pub passes_over: bool,
 }
+
+/// Arguments that a command may announce, as in Redis.
+const MAX_ANNOUNCED: i64 = i32::MAX as i64;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// A whole command, of that many bytes; `Parser::arguments` has its words.
     Command(usize),
-    /// An empty line or array: nothing to answer.
+    /// Bytes without a command to answer: an empty line or array, or a part of a command that is
+    /// passed over.
     Nothing(usize),
+    /// The last bytes of a command that was passed over, and why it was.
+    Refused(usize, String),
     /// More bytes are needed.
     More,
 }
@@ -38,6 +47,10 @@ pub struct Parser {
     at: usize,
     missing: usize,
     started: bool,
+    /// Why the command is passed over, if it is.
+    refusal: Option<String>,
+    /// Bytes of the argument that is passed over.
+    skip: usize,
 }
 
 impl Parser {
@@ -66,6 +79,9 @@ impl Parser {
     /// Reads on in `input`, which begins where the command does.
     #[inline(always)]
     pub fn step(&mut self, input: &[u8], limits: &Limits) -> Result<Step, String> {
+        if self.refusal.is_some() {
+            return self.pass_over(input);
+        }
         if !self.started {
             self.arguments.clear();
             self.words = None;
@@ -77,17 +93,22 @@ impl Parser {
             let Some((count, after)) = length(input, 1, "too big mbulk count string")? else {
                 return Ok(Step::More);
             };
-            let Some(count) = count.filter(|count| *count <= limits.arguments as i64) else {
+            let Some(count) = count.filter(|count| *count <= MAX_ANNOUNCED) else {
                 return Err("invalid multibulk length".into());
             };
             if count <= 0 {
                 return Ok(Step::Nothing(after));
             }
             (self.started, self.at, self.missing) = (true, after, count as usize);
+            if self.missing > limits.arguments {
+                let (count, most) = (self.missing, limits.arguments);
+                let why = format!("{count} arguments, at most {most} (max-arguments)");
+                return self.refuse_or_fail(input, why, limits);
+            }
         }
         while self.missing > 0 {
             match input.get(self.at) {
-                None => return self.more(limits),
+                None => return self.more(input, limits),
                 Some(b'$') => {}
                 Some(other) => {
                     let other = char::from(*other).escape_default();
@@ -96,7 +117,7 @@ impl Parser {
             }
             let Some((bytes, after)) = length(input, self.at + 1, "too big bulk count string")?
             else {
-                return self.more(limits);
+                return self.more(input, limits);
             };
             let Some(bytes) = bytes.and_then(|bytes| usize::try_from(bytes).ok()) else {
                 return Err("invalid bulk length".into());
@@ -107,10 +128,10 @@ impl Parser {
             }
             let end = after + bytes;
             if end + 2 > limits.request_bytes {
-                return Err(too_long(limits));
+                return self.refuse_or_fail(input, too_long(limits), limits);
             }
             if input.len() < end + 2 {
-                return self.more(limits);
+                return self.more(input, limits);
             }
             if &input[end..end + 2] != b"\r\n" {
                 return Err("expected CRLF after the bulk's bytes".into());
@@ -123,8 +144,81 @@ impl Parser {
         Ok(Step::Command(self.at))
     }
 
-    fn more(&self, limits: &Limits) -> Result<Step, String> {
-        if self.at > limits.request_bytes { Err(too_long(limits)) } else { Ok(Step::More) }
+    fn more(&mut self, input: &[u8], limits: &Limits) -> Result<Step, String> {
+        if self.at > limits.request_bytes {
+            return self.refuse_or_fail(input, too_long(limits), limits);
+        }
+        Ok(Step::More)
+    }
+
+    /// Whether a part of a command was read.
+    pub fn is_within_command(&self) -> bool {
+        self.started
+    }
+
+    /// Whether the command is passed over.
+    pub fn is_passing_over(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// Passes over the command of which a part was read. The bytes that were read are dropped in the
+    /// next step.
+    pub fn refuse(&mut self, why: String) {
+        self.arguments = Vec::new();
+        self.refusal = Some(why);
+        self.skip = 0;
+    }
+
+    /// Gives the refusal back, with the last byte of its command: it cannot be answered yet.
+    pub fn put_back(&mut self, why: String) {
+        (self.started, self.at, self.missing) = (true, 0, 0);
+        (self.refusal, self.skip) = (Some(why), 1);
+    }
+
+    #[cold]
+    fn refuse_or_fail(
+        &mut self,
+        input: &[u8],
+        why: String,
+        limits: &Limits,
+    ) -> Result<Step, String> {
+        if !limits.passes_over {
+            return Err(why);
+        }
+        self.refuse(why);
+        self.pass_over(input)
+    }
+
+    /// Passes over what came of a command that is refused.
+    #[cold]
+    fn pass_over(&mut self, input: &[u8]) -> Result<Step, String> {
+        let mut at = std::mem::take(&mut self.at);
+        loop {
+            let skipped = self.skip.min(input.len() - at);
+            (at, self.skip) = (at + skipped, self.skip - skipped);
+            if self.skip > 0 {
+                break;
+            }
+            if self.missing == 0 {
+                self.started = false;
+                return Ok(Step::Refused(at, self.refusal.take().unwrap_or_default()));
+            }
+            match input.get(at) {
+                None => break,
+                Some(b'$') => {}
+                Some(_) => return Err("expected '$' in a command that is too long".into()),
+            }
+            let Some((bytes, after)) = length(input, at + 1, "too big bulk count string")? else {
+                break;
+            };
+            let Some(bytes) = bytes.and_then(|bytes| usize::try_from(bytes).ok()) else {
+                return Err("invalid bulk length".into());
+            };
+            at = after;
+            self.skip = bytes.saturating_add(2);
+            self.missing -= 1;
+        }
+        Ok(if at == 0 { Step::More } else { Step::Nothing(at) })
     }
 
     /// A line of words, as a person types them.
@@ -154,7 +248,7 @@ impl Parser {
 }
 
 fn too_long(limits: &Limits) -> String {
-    format!("a request of more than {} bytes", limits.request_bytes)
+    format!("a request of more than {} bytes (max-request-bytes)", limits.request_bytes)
 }
 
 /// A number and its line's end, from `start` on: `Some((None, _))` if it is not a number.
@@ -238,17 +332,34 @@ fn word<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { arguments: 1024, argument_bytes: 1000, request_bytes: 100_000 };
+    const LIMITS: Limits = Limits {
+        arguments: 1024,
+        argument_bytes: 1000,
+        request_bytes: 100_000,
+        passes_over: false,
+    };
 
     /// All commands of `input`, given in pieces of `piece` bytes.
     fn read(input: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, String> {
+        read_within(input, piece, &LIMITS)
+    }
+
+    fn read_within(
+        input: &[u8],
+        piece: usize,
+        limits: &Limits,
+    ) -> Result<Vec<Vec<Vec<u8>>>, String> {
         let (mut parser, mut held, mut commands) = (Parser::default(), Vec::new(), Vec::new());
         for part in input.chunks(piece) {
             held.extend_from_slice(part);
             loop {
-                match parser.step(&held, &LIMITS)? {
+                match parser.step(&held, limits)? {
                     Step::More => break,
                     Step::Nothing(bytes) => drop(held.drain(..bytes)),
+                    Step::Refused(bytes, why) => {
+                        commands.push(vec![b"refused".to_vec(), why.into_bytes()]);
+                        held.drain(..bytes);
+                    }
                     Step::Command(bytes) => {
                         let words = 0..parser.len();
                         commands.push(words.map(|i| parser.argument(&held, i).to_vec()).collect());
@@ -276,7 +387,8 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused_at_once() {
         for (input, message) in [
-            (&b"*1025\r\n"[..], "invalid multibulk length"),
+            (&b"*1025\r\n"[..], "1025 arguments, at most 1024 (max-arguments)"),
+            (b"*2147483648\r\n", "invalid multibulk length"),
             (b"*99999999999999999999\r\n", "invalid multibulk length"),
             (b"*x\r\n", "invalid multibulk length"),
             (b"*1\r\n:1\r\n", "expected '$', got ':'"),
@@ -292,6 +404,27 @@ mod tests {
         let many = b"$900\r\n".iter().chain([b'x'; 900].iter()).chain(b"\r\n").copied();
         let long: Vec<u8> =
             b"*1000\r\n".iter().copied().chain((0..1000).flat_map(|_| many.clone())).collect();
-        assert_eq!(read(&long, 5000), Err("a request of more than 100000 bytes".into()));
+        assert_eq!(read(&long, 5000), Err(too_long(&LIMITS)));
+    }
+
+    #[test]
+    fn commands_after_one_that_is_passed_over_are_read() {
+        let limits = Limits { arguments: 3, request_bytes: 60, passes_over: true, ..LIMITS };
+        let input = b"*1\r\n$4\r\nPING\r\n*4\r\n$1\r\na\r\n$0\r\n\r\n$2\r\nbc\r\n$1\r\nd\r\nPING\r\n\
+            *2\r\n$4\r\nECHO\r\n$80\r\n01234567890123456789012345678901234567890123456789012345678901234567890123456789\r\n\
+            *3\r\n$1\r\na\r\n$30\r\n012345678901234567890123456789\r\n$30\r\n012345678901234567890123456789\r\n\
+            *1\r\n$1\r\nx\r\n";
+        let whole = read_within(input, input.len(), &limits).unwrap();
+        let firsts: Vec<_> = whole.iter().map(|command| command[0].as_slice()).collect();
+        let refused = b"refused".as_slice();
+        assert_eq!(firsts, [b"PING", b"PING", refused, b"PING", refused, refused, b"x"][1..]);
+        assert_eq!(whole[1][1], b"4 arguments, at most 3 (max-arguments)");
+        assert_eq!(whole[3][1], too_long(&limits).into_bytes());
+        for piece in 1..input.len() {
+            assert_eq!(read_within(input, piece, &limits).unwrap(), whole, "{piece}");
+        }
+        let wrong = b"*4\r\n$1\r\na\r\n:1\r\n";
+        let message = "expected '$' in a command that is too long";
+        assert_eq!(read_within(wrong, 3, &limits), Err(message.into()));
     }
 }

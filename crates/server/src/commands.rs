@@ -1,5 +1,7 @@
 //! The native commands: those that need no control plane.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use bloomery_core::resp::Parser;
 
 use crate::keyspace::{CommandFamily, Keyspace, Names};
@@ -93,6 +95,7 @@ pub fn read(
     hashes.clear();
     answers.clear();
     let Some(entry) = entry else {
+        keyspace.misses.fetch_add(1, Relaxed);
         // A filter that does not exist contains no key.
         match act {
             KeyCommand::Count => output.number(b':', 0),
@@ -115,5 +118,6 @@ pub fn read(
     } else {
         return false;
     }
+    keyspace.hits.fetch_add(1, Relaxed);
     true
 }

@@ -266,7 +266,11 @@ impl Connection {
         if self.busy || inner.held {
             return false;
         }
-        self.refuse(inner, "too many large requests at once (max-input-bytes): try again soon");
+        if inner.pass_over(TOO_MANY) {
+            self.unprocessed = true;
+        } else {
+            self.refuse(inner, TOO_MANY);
+        }
         true
     }
 
@@ -408,6 +412,7 @@ impl Connection {
             || self.blocked_since.is_some_and(|since| longer(since, settings.slow_client))
             || self.greeting.is_some_and(|since| longer(since, settings.handshake))
             || (waiting > 0 && !waits && longer(self.begun, patience))
+            || (inner.is_passing_over() && !waits && longer(inner.last, settings.request))
     }
 
     /// Gives the budget back.
@@ -417,6 +422,8 @@ impl Connection {
         self.session.left.store(true, Relaxed);
     }
 }
+
+const TOO_MANY: &str = "too many large requests at once (max-input-bytes): try again soon";
 
 /// Any web page can make a browser send such lines here, with commands below them.
 fn is_http(command: &Words) -> bool {

@@ -49,6 +49,12 @@ pub trait Filter: Send + Sync {
     /// Returns about how many bytes the filter allocates to take this many more keys.
     fn growth_bytes(&self, keys: usize) -> u64;
 
+    /// Returns about how many bytes the filter has once it has grown for this many more keys; 0 if
+    /// it does not grow.
+    fn grown_bytes(&self, keys: usize) -> u64 {
+        self.growth_bytes(keys)
+    }
+
     /// Returns how many keys to add between two looks at the clock.
     fn keys_per_look(&self) -> usize;
 

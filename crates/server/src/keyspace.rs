@@ -207,6 +207,8 @@ pub struct Keyspace {
     pub exclusive: AtomicBool,
     /// Bytes that all filters together may use.
     pub memory_limit: AtomicU64,
+    /// Bytes that one filter may grow to.
+    pub filter_limit: AtomicU64,
     /// Who takes the next batch.
     pub role: Role,
     /// Workers may write and apply short batches.
@@ -217,6 +219,9 @@ pub struct Keyspace {
     pub batch_latency: Histogram,
     /// Commands that were answered natively.
     pub commands: AtomicU64,
+    /// Native reads whose filter existed, and those whose filter did not.
+    pub hits: AtomicU64,
+    pub misses: AtomicU64,
     /// Of commands, from the arrival of a chunk until its replies are sent.
     pub latency: Histogram,
 }
@@ -233,11 +238,14 @@ impl Default for Keyspace {
             stale: Deadline::default(),
             exclusive: AtomicBool::default(),
             memory_limit: AtomicU64::new(u64::MAX),
+            filter_limit: AtomicU64::new(u64::MAX),
             role: Role::default(),
             inline: AtomicBool::default(),
             clock: Clock::default(),
             batch_latency: Histogram::default(),
             commands: AtomicU64::default(),
+            hits: AtomicU64::default(),
+            misses: AtomicU64::default(),
             latency: Histogram::default(),
         }
     }
@@ -322,13 +330,24 @@ impl Keyspace {
         if self.refusing.load(Relaxed) || names.is_locked(name) {
             return false;
         }
-        let limit = self.memory_limit.load(Relaxed);
         names.get(name).is_some_and(|entry| {
             entry.family == family
                 && !entry.loading
                 && (adds == 0
-                    || (entry.filter.check_layers().is_ok() && entry.has_memory(adds, limit)))
+                    || (entry.filter.check_layers().is_ok() && self.has_memory(entry, adds)))
         })
+    }
+
+    /// Returns whether a filter may grow for this many more keys.
+    #[inline(always)]
+    pub fn has_memory(&self, entry: &Entry, keys: usize) -> bool {
+        let (limit, each) = (self.memory_limit.load(Relaxed), self.filter_limit.load(Relaxed));
+        (limit == u64::MAX && each == u64::MAX) || {
+            let growth = entry.filter.growth_bytes(keys);
+            growth == 0
+                || (budget::used().saturating_add(growth) <= limit
+                    && (each == u64::MAX || entry.filter.grown_bytes(keys) <= each))
+        }
     }
 
     /// Returns the entry of a name for a native read.
@@ -348,15 +367,6 @@ impl Keyspace {
 }
 
 impl Entry {
-    /// Returns whether there is memory for this many more keys.
-    #[inline(always)]
-    pub fn has_memory(&self, keys: usize, limit: u64) -> bool {
-        limit == u64::MAX || {
-            let growth = self.filter.growth_bytes(keys);
-            growth == 0 || budget::used().saturating_add(growth) <= limit
-        }
-    }
-
     /// Appends an answer for each key, and counts them as checks.
     #[inline(always)]
     pub fn contains(&self, hashes: &[u64], answers: &mut Vec<u8>) -> Result<(), Fault> {

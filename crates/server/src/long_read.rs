@@ -1,5 +1,6 @@
 //! A command of many arguments, in slices between which other clients are served.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use bloomery_core::resp::Parser;
@@ -46,6 +47,8 @@ impl LongCommand {
         }
         let name = parser.argument(input, 1);
         let entry = keyspace.readable(names, name, command.family).ok()?;
+        let counter = if entry.is_some() { &keyspace.hits } else { &keyspace.misses };
+        counter.fetch_add(1, Relaxed);
         let replies = Output { resp3: output.resp3, ..Output::default() };
         Some(LongCommand::Keys { command, id: entry.map(|entry| entry.id), done: 0, replies })
     }

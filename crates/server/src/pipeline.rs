@@ -95,6 +95,7 @@ impl Run {
         if found.act == KeyCommand::Contains {
             let keys = self.places.len();
             self.places.clear();
+            keyspace.hits.fetch_add(keys as u64, Relaxed);
             match entry.contains(hashes, answers) {
                 Ok(()) => output.answers(found.family, answers),
                 Err(fault) => (0..keys).for_each(|_| output.fault(found.family, &fault)),

@@ -172,6 +172,21 @@ impl Inner {
         self.input.len() - self.start
     }
 
+    /// Passes over the request of which a part was received, and answers it with an error once its
+    /// end was; false if no request is under way, or what follows it cannot be read.
+    pub fn pass_over(&mut self, why: &str) -> bool {
+        let possible = self.parser.is_within_command() && !self.watched;
+        if possible && !self.parser.is_passing_over() {
+            self.parser.refuse(why.into());
+        }
+        possible
+    }
+
+    /// Returns whether a request is passed over.
+    pub fn is_passing_over(&self) -> bool {
+        self.parser.is_passing_over()
+    }
+
     /// Returns whether writes wait for the log.
     pub fn is_writing(&self) -> bool {
         !self.writes.is_empty()
@@ -293,7 +308,7 @@ impl Session {
             keyspace: &self.keyspace,
             names,
             scratch,
-            limits: &self.limits,
+            limits: Limits { passes_over: !*watched, ..self.limits },
             permits: permits.as_ref(),
             view,
             parser,
@@ -339,7 +354,7 @@ struct Round<'a> {
     keyspace: &'a Keyspace,
     names: &'a Names,
     scratch: &'a mut Scratch,
-    limits: &'a Limits,
+    limits: Limits,
     permits: Option<&'a Permits>,
     view: &'a [u8],
     parser: &'a mut Parser,
@@ -381,9 +396,16 @@ impl Round<'_> {
                     break Ended::Later { at_once: true };
                 }
             }
-            match self.parser.step(&self.view[*at..], self.limits) {
+            match self.parser.step(&self.view[*at..], &self.limits) {
                 Ok(Step::More) => break Ended::Nothing,
                 Ok(Step::Nothing(bytes)) => *at += bytes,
+                Ok(Step::Refused(bytes, why)) => {
+                    *at += bytes;
+                    if let Some(ended) = self.refuse(why) {
+                        *at -= 1; // to be read again
+                        break ended;
+                    }
+                }
                 Ok(Step::Command(bytes)) => match self.command(*at..*at + bytes) {
                     Flow::Next => *at += bytes,
                     Flow::Stop(ended) => {
@@ -412,6 +434,19 @@ impl Round<'_> {
         } else {
             Ended::Commands(std::mem::take(&mut self.handed))
         }
+    }
+
+    /// Answers a command that was passed over, after those before it; or puts its last byte back.
+    fn refuse(&mut self, why: String) -> Option<Ended> {
+        self.end_run();
+        if self.handed.is_empty() && self.writes.is_empty() {
+            self.output.error(&format!("ERR {why}"));
+            self.done += 1;
+            return None;
+        }
+        self.parser.put_back(why);
+        self.writes.stopped |= !self.writes.is_empty();
+        Some(Ended::Nothing)
     }
 
     /// Continues the long command; None if it is done and others follow.

@@ -37,7 +37,8 @@ const SCHEDULES: usize = 4_000;
 const MAX_SCHEDULES: usize = 40_000;
 /// Preemptions at chosen points, for `check_pct`.
 const DEPTH: usize = 4;
-const LIMITS: Limits = Limits { arguments: 64, argument_bytes: 64, request_bytes: 1 << 10 };
+const LIMITS: Limits =
+    Limits { arguments: 64, argument_bytes: 64, request_bytes: 1 << 10, passes_over: false };
 const ERROR: &[u8] = b"-ERR log\r\n";
 
 /// What the clients send, and what the control plane does.

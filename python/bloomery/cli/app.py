@@ -46,6 +46,7 @@ _COMMANDS = {
     "plot": ("plotting.plot", _SERVER, "Draw a filter of a server, or a file: how often it errs."),
     "backup": ("server.backup", _SERVER, "Back up a running server into one file."),
     "restore": ("server.backup", _SERVER, "Make a server's data folder out of a backup."),
+    "migrate": ("server.migrate", _SERVER, "Copy all filters of a RedisBloom server to bloomery."),
     "log": ("server.log", _SERVER, "Print the write-ahead log of a server."),
     "user": ("server.user", _SERVER, "Users of a server: who may log in, and what they may do."),
     "nodes": ("server.nodes", _SERVER, "The servers that share their filters, and how each is."),

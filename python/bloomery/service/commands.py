@@ -479,7 +479,7 @@ def _check_parameters(chosen: dict[str, Any]) -> None:
 
 
 # What is no parameter of the filter itself.
-_ANY_KIND = {"kind", "capacity", "expansion", "source", *policy.FIELDS}
+_ANY_KIND = {"kind", "capacity", "expansion", "tightening", "source", *policy.FIELDS}
 
 
 def _grouped(names: list[bytes]) -> Iterator[list[bytes]]:

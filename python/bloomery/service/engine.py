@@ -103,6 +103,7 @@ class Engine:
         self.repeats: Counter[int] = Counter()
         self.frozen = False  # writes are rejected and time stands still
         self.memory_limit = 0  # bytes of all filters; 0: no limit
+        self.filter_limit = 0  # bytes of one filter; 0: no limit
         self.on_change: Event[[Entry]] = Event()  # a filter is new, or was changed
         self.on_drop: Event[[Entry]] = Event()
         self.on_tick: Event[[]] = Event()  # a tick starts
@@ -152,10 +153,10 @@ class Engine:
         """Report that the log can be written again."""
         self.problem = None
 
-    def set_memory_limit(self, nbytes: int) -> None:
-        """Limit the memory of all filters; 0: no limit."""
-        self.memory_limit = nbytes
-        self.shelf.memory_limit = nbytes or None
+    def set_memory_limit(self, nbytes: int, each: int = 0) -> None:
+        """Limit the memory of all filters together, and of each; 0: no limit."""
+        self.memory_limit, self.filter_limit = nbytes, each
+        self.shelf.memory_limit, self.shelf.filter_limit = nbytes or None, each or None
 
     # Writes.
 
@@ -212,6 +213,11 @@ class Engine:
             elif position == 1:
                 nbytes = creation.class_of(fields["format"]).planned_nbytes(part)
         memory.check(nbytes)
+        if self.filter_limit and nbytes > self.filter_limit:
+            raise errors.NotEnoughMemory(
+                f"a filter of {nbytes:,} bytes is larger than bytes-per-filter "
+                f"({self.filter_limit:,}); lower its capacity, or raise bytes-per-filter"
+            )
         limit = self.memory_limit
         if nbytes and limit and used + nbytes > limit:
             raise errors.NotEnoughMemory(
@@ -345,7 +351,7 @@ class Engine:
         for entry, op in due:
             self.locks.lock([entry.name])
             future = self.sequencer.submit(op, entry.id, operations.named(entry.name))
-            future.add_done_callback(partial(self._passed, entry, entry.name))
+            future.add_done_callback(partial(self._passed, entry, entry.name, op))
         self._publish_due()
 
     def _publish_due(self) -> None:
@@ -355,12 +361,14 @@ class Engine:
             due, at = self.state.next_due, time.monotonic()
             self.shelf.set_due(None if due is None else at + due - self.now)
 
-    def _passed(self, entry: Entry, name: bytes, done: asyncio.Future[Any]) -> None:
+    def _passed(self, entry: Entry, name: bytes, op: Op, done: asyncio.Future[Any]) -> None:
         if not done.cancelled():
             done.exception()  # the next tick tries again
         self.locks.unlock([name])
         if self.state.filters.get(entry.id) is entry:
             self.state.schedule(entry)
+        elif op is Op.DROP:
+            self.state.expired += 1
 
     # Rebuilds: a new filter gets the keys of the old one while it is built.
 

@@ -47,8 +47,7 @@ class LiveConfiguration:
 
     def apply(self, new: Settings) -> None:
         """Go by other settings from now on; the caller has checked them."""
-        if new.maxmemory != self.settings.maxmemory:
-            self._engine.set_memory_limit(new.maxmemory)
+        self._engine.set_memory_limit(new.maxmemory, new.bytes_per_filter)
         self._engine.shelf.most_layers = new.cf_max_expansions
         logs.set_level(new.log_level)
         for item in fields(new):

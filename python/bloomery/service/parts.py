@@ -174,7 +174,7 @@ class Parts:
         _native.unmap_aside()
         clock = Clock(recovered.state.now, mark=HighWaterMark(self.data / "clock"))
         engine = Engine(recovered.state, log, clock)
-        engine.set_memory_limit(settings.maxmemory)
+        engine.set_memory_limit(settings.maxmemory, settings.bytes_per_filter)
         engine.shelf.most_layers = settings.cf_max_expansions
         return engine
 

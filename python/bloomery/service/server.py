@@ -262,7 +262,7 @@ class Server:
         self.resp = RespServer(self.parts)
 
     def _figures(self) -> ServerFigures:
-        _, refused, native, rare = self.resp.clients.figures()
+        _, refused, native, rare, *_ = self.resp.clients.figures()
         return ServerFigures(
             ready=self.ready,
             started=self.started,

@@ -106,7 +106,7 @@ def test_where_names_stand(client: Any) -> None:
     [add] = client.execute_command("COMMAND", "INFO", "BF.ADD")
     assert b"denyoom" in add[2]
     [spec] = add[8]
-    assert spec[:2] == [b"flags", [b"ACCESS", b"RW", b"UPDATE"]]
+    assert spec[:2] == [b"flags", [b"RW", b"access", b"update"]]
     assert spec[3] == [b"type", b"index", b"spec", [b"index", 1]]
     assert spec[5] == [b"type", b"range", b"spec", [b"lastkey", 0, b"keystep", 1, b"limit", 0]]
 

@@ -122,9 +122,7 @@ SCRIPTS = {
         BF.INFO b CAPACITY => [:1000] | {+Capacity: :1000}
         """,
     "inserting wrongly": """
-        BF.INSERT a => -ERR wrong number of arguments for 'bf.insert' command
         BF.INSERT a ITEMS => -ERR wrong number of arguments for 'bf.insert' command
-        BF.INSERT a CAPACITY 100 => -ERR wrong number of arguments for 'bf.insert' command
         BF.INSERT a CAPACITY 100 ITEMS => -ERR wrong number of arguments for 'bf.insert' command
         BF.INSERT a NOCREATE ITEMS x => -ERR not found
         BF.INSERT a ERROR 0.1 EXPANSION => -ERR wrong number of arguments for 'bf.insert' command

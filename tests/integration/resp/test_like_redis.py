@@ -9,6 +9,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,7 @@ SCRIPTS = {
         SELECT 99
         SELECT -1
         SELECT x
+        SELECT 99999999999
         """,
     "commands that there are not": """
         FOO
@@ -56,6 +58,11 @@ SCRIPTS = {
         OBJECT FOO a
         MEMORY FOO
         COMMAND FOO
+        SLOWLOG
+        SLOWLOG FOO
+        LATENCY FOO
+        CLUSTER
+        CLUSTER FOO
         """,
     "clients": """
         CLIENT GETNAME
@@ -398,6 +405,49 @@ SCRIPTS = {
         CONFIG RESETSTAT
         CONFIG RESETSTAT x
         """,
+    "what dashboards ask": """
+        ROLE
+        ROLE x
+        TIME x
+        SLOWLOG RESET
+        SLOWLOG LEN
+        SLOWLOG GET
+        SLOWLOG GET -1
+        SLOWLOG GET -2
+        SLOWLOG GET x
+        LATENCY LATEST
+        LATENCY HISTORY command
+        LATENCY HISTORY
+        LATENCY RESET
+        LATENCY RESET command
+        LATENCY GRAPH command
+        LATENCY HISTOGRAM nosuch
+        CLUSTER INFO
+        CLUSTER NODES
+        CLUSTER SLOTS
+        CLUSTER INFO x
+        ACL WHOAMI
+        ACL USERS
+        ACL LIST
+        ACL GETUSER nosuch
+        ACL CAT nosuch
+        ~CONFIG GET slowlog*
+        CLIENT GETREDIR
+        CLIENT TRACKINGINFO
+        CLIENT TRACKING OFF
+        CLIENT TRACKING
+        CLIENT TRACKING maybe
+        CLIENT CACHING YES
+        CLIENT REPLY ON
+        CLIENT REPLY maybe
+        CLIENT UNPAUSE
+        CLIENT PAUSE x
+        CLIENT PAUSE -1
+        CLIENT PAUSE 1 maybe
+        CLIENT UNBLOCK 99999
+        CLIENT UNBLOCK x
+        CLIENT UNBLOCK 99999 maybe
+        """,
     "about the server": """
         INFO nosuch
         LASTSAVE x
@@ -455,3 +505,79 @@ def in_order(reply: bytes) -> list[str]:
     value = shown(reply)
     items = itertools.chain(*value.items()) if isinstance(value, dict) else value
     return sorted(items)
+
+
+def documented(wire: Wire, *names: str) -> dict[str, dict[str, Any]]:
+    """COMMAND DOCS of commands and of their subcommands, in RESP3."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, facts in shown(wire.ask("COMMAND", "DOCS", *names)).items():
+        found[name] = facts
+        found |= facts.get("$subcommands", {})
+    return found
+
+
+def key_flags(wire: Wire) -> dict[str, list[str]]:
+    """The flags of the first key of each command."""
+    return {
+        name: sorted(specs[0]["$flags"])
+        for name, *_, specs, _subcommands in shown(wire.ask("COMMAND"))
+        if specs and specs[0]["$flags"]
+    }
+
+
+def test_commands_are_described_as_redis_describes_them(
+    empty: BloomeryServer, redis_server: RedisServer
+) -> None:
+    """Of the commands that Redis has too, the group and the version are Redis's; and every key has
+    an access flag of Redis's."""
+    with Wire(empty.resp_port, 3) as ours, Wire(redis_server.port, 3) as theirs:
+        own, right = documented(ours), documented(theirs)
+        shared = own.keys() & right.keys()
+        assert len(shared) > 70
+        wrong = {
+            name: (own[name][field], right[name][field])
+            for name in shared
+            for field in ("$group", "$since")
+            if own[name][field] != right[name][field]
+        }
+        assert wrong == {}
+        known = {flag for flags in key_flags(theirs).values() for flag in flags}
+        flags = key_flags(ours)
+        assert {flag for some in flags.values() for flag in some} <= known
+        assert flags["$bf.add"] == ["+RW", "+access", "+update"]
+        assert flags["$bf.exists"] == ["+RO", "+access"]
+
+
+def argument(name: str, kind: str, *flags: str, **more: Any) -> dict[str, Any]:
+    """An argument of COMMAND DOCS."""
+    shown_flags = {"$flags": [f"+{flag}" for flag in flags]} if flags else {}
+    extra = {f"${key}": value for key, value in more.items()}
+    return {"$name": f"${name}", "$type": f"${kind}", **shown_flags, **extra}
+
+
+def test_filters_are_documented_as_redisbloom_documents_them(empty: BloomeryServer) -> None:
+    """The arguments of a command are RedisBloom's, with those that only bloomery has."""
+    key, item = argument("key", "key"), argument("item", "string", "multiple")
+    with Wire(empty.resp_port, 3) as wire:
+        found = documented(wire, "bf.madd", "bf.insert", "bf.card", "bf.info", "config")
+    assert found["$bf.madd"]["$group"] == "$module"
+    assert found["$bf.madd"]["$module"] == "$bf"
+    assert found["$bf.madd"]["$since"] == "$1.0.0"
+    assert found["$bf.card"]["$since"] == "$2.4.4"
+    assert found["$bf.madd"]["$arguments"] == [key, item]
+    inserts = found["$bf.insert"]["$arguments"]
+    for one in (
+        key,
+        argument("capacity", "integer", "optional", token="$CAPACITY"),
+        argument("error", "double", "optional", token="$ERROR"),
+        argument("expansion", "integer", "optional", token="$EXPANSION"),
+        argument("nocreate", "pure-token", "optional", token="$NOCREATE"),
+        argument("nonscaling", "pure-token", "optional", token="$NONSCALING"),
+    ):
+        assert one in inserts
+    field = found["$bf.info"]["$arguments"][1]
+    assert field["$type"] == "$oneof"
+    assert field["$flags"] == ["+optional"]
+    assert argument("size", "pure-token", token="$SIZE") in field["$arguments"]
+    [pair] = found["$config|set"]["$arguments"]
+    assert (pair["$type"], pair["$flags"]) == ("$block", ["+multiple"])

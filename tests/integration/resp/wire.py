@@ -183,6 +183,12 @@ def _shown(reply: bytes) -> tuple[Any, bytes]:
     return head.decode("latin-1"), rest
 
 
+def facts(wire: Wire, *sections: str) -> dict[str, str]:
+    """INFO's lines."""
+    lines = shown(wire.ask("INFO", *sections))[1:].removeprefix("txt:").split("\r\n")
+    return dict(line.split(":", 1) for line in lines if line and not line.startswith("#"))
+
+
 def told(reply: bytes) -> str:
     """A raw reply in one line, as tests expect it.
 
@@ -226,7 +232,7 @@ def check(wire: Wire, protocol: int, script: str) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def dump(wire: Wire, command: str, name: str) -> list[tuple[int, bytes]]:
+def dump(wire: Wire, command: str, name: Word) -> list[tuple[int, bytes]]:
     """Every part of a dump, with the iterator that came with it."""
     parts: list[tuple[int, bytes]] = []
     iterator = 0

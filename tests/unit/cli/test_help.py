@@ -39,6 +39,7 @@ COMMANDS = [
     "plot",
     "backup",
     "restore",
+    "migrate",
     "feed-key",
     "publish",
     "fetch",

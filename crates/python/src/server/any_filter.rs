@@ -423,6 +423,20 @@ impl Filter for AnyFilter {
         growth.unwrap_or(0) // a broken filter reports it when it is used
     }
 
+    /// Layers stay when the next one comes; a table is replaced. A bank has no limit but the
+    /// server's: it grows with each of its users.
+    fn grown_bytes(&self, keys: usize) -> u64 {
+        let growth = self.growth_bytes(keys);
+        let size = match &self.0 {
+            _ if growth == 0 => return 0,
+            Kind::Bloom(_) | Kind::Bank(_) => return 0,
+            Kind::Family(_) => return growth,
+            Kind::Chain(chain) => counted::read(&chain.get().gate, |chain| chain.size()),
+            Kind::Cuckoo(cuckoo) => counted::read(&cuckoo.get().gate, |cuckoo| cuckoo.size()),
+        };
+        size.unwrap_or(0).saturating_add(growth)
+    }
+
     /// A key of a full cuckoo filter can take a millisecond.
     fn keys_per_look(&self) -> usize {
         match &self.0 {

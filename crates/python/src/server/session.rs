@@ -78,6 +78,7 @@ impl Session {
             arguments: max_arguments,
             argument_bytes: max_argument_bytes,
             request_bytes: max_request_bytes,
+            passes_over: false,
         };
         Session(Arc::new(session::Session::new(id, shelf.get().keyspace.clone(), limits)))
     }

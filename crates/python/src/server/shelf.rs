@@ -416,8 +416,7 @@ impl Shelf {
 
     /// Returns whether there is memory for this many more keys in a filter.
     fn has_memory(&self, name: &[u8], keys: usize) -> bool {
-        let limit = self.keyspace.memory_limit.load(Relaxed);
-        self.entry(name).is_none_or(|entry| entry.has_memory(keys, limit))
+        self.entry(name).is_none_or(|entry| self.keyspace.has_memory(&entry, keys))
     }
 
     /// Numbers of the filters that have reached their threshold, each once.
@@ -509,6 +508,17 @@ impl Shelf {
         self.keyspace.memory_limit.store(limit.unwrap_or(u64::MAX), Relaxed);
     }
 
+    /// Bytes that one filter may grow to; None: no limit.
+    #[setter]
+    fn set_filter_limit(&self, limit: Option<u64>) {
+        self.keyspace.filter_limit.store(limit.unwrap_or(u64::MAX), Relaxed);
+    }
+
+    #[getter]
+    fn filter_limit(&self) -> Option<u64> {
+        Some(self.keyspace.filter_limit.load(Relaxed)).filter(|limit| *limit < u64::MAX)
+    }
+
     #[getter]
     fn memory_limit(&self) -> Option<u64> {
         Some(self.keyspace.memory_limit.load(Relaxed)).filter(|limit| *limit < u64::MAX)
@@ -561,5 +571,11 @@ impl Shelf {
     #[getter]
     fn commands(&self) -> u64 {
         self.keyspace.commands.load(Relaxed)
+    }
+
+    /// Reads that were answered without Python: of filters that exist, and of filters that do not.
+    #[getter]
+    fn hits_and_misses(&self) -> (u64, u64) {
+        (self.keyspace.hits.load(Relaxed), self.keyspace.misses.load(Relaxed))
     }
 }

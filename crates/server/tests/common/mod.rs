@@ -11,8 +11,12 @@ use bloomery_server::apply::{Outcome, Progress};
 use bloomery_server::filter::{Done, Fault, Filter};
 use bloomery_server::keyspace::{CommandFamily, Counters, Data, Entry, Keyspace, Pending};
 
-pub const LIMITS: Limits =
-    Limits { arguments: 1 << 20, argument_bytes: 1 << 20, request_bytes: 1 << 24 };
+pub const LIMITS: Limits = Limits {
+    arguments: 1 << 20,
+    argument_bytes: 1 << 20,
+    request_bytes: 1 << 24,
+    passes_over: false,
+};
 
 /// Counts copies of keys exactly, at most `most` in all.
 struct Exact {

@@ -256,6 +256,10 @@ class Access:
         self._known = {account.name: account.user for account in loaded.values()}
         self._tokens = {token.id: (a, token) for a in loaded.values() for token in a.tokens}
 
+    def accounts(self) -> list[Account]:
+        """Return the accounts of all users."""
+        return [*self._users.values()]
+
     def close(self) -> None:
         """Take no more logins."""
         self._threads.shutdown(wait=False, cancel_futures=True)

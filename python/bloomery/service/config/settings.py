@@ -77,6 +77,8 @@ class Settings:
     cf_max_expansions: int = _set(32, values.between(1, 65536))
     # Of all filters; 0: no limit.
     maxmemory: int = _set(machine.for_filters(), values.size(0, 1 << 50))
+    # Of one filter, as valkey-bloom's bf.bloom-memory-usage-limit; 0: no limit.
+    bytes_per_filter: int = _set(0, values.size(0, 1 << 50))
     max_filters: int = _set(1_000_000, _COUNT)
     max_capacity: int = _set(1 << 40, values.between(1, 1 << 40))
     # Threads that serve the Redis protocol. 0 starts one for each core that the process may use.
@@ -84,12 +86,15 @@ class Settings:
     maxclients: int = _set(10_000, values.between(1, 1_000_000))
     timeout: int = _set(0, values.between(0, 1 << 31))  # seconds without a command; 0: none
     login_seconds: int = _set(30, values.between(1, 1 << 31))  # to log in
-    max_arguments: int = _set(1 << 18, values.between(8, 1 << 24), live=False)
-    proto_max_bulk_len: int = _set(16 << 20, values.size(1 << 10, 1 << 30), live=False)
+    max_arguments: int = _set(1 << 20, values.between(8, 1 << 24), live=False)
+    proto_max_bulk_len: int = _set(512 << 20, values.size(1 << 10, 1 << 30), live=False)
     max_request_bytes: int = _set(32 << 20, values.size(1 << 10, 1 << 31), live=False)
     # What all clients have sent and is not yet done.
     max_input_bytes: int = _set(64 << 20, values.size(1 << 20, 1 << 40))
     request_seconds: int = _set(60, values.between(1, 1 << 31))  # for a request that has begun
+    # Microseconds that a command takes before the slow log has it; -1: none.
+    slowlog_log_slower_than: int = _set(10_000, values.between(-1, 1 << 40))
+    slowlog_max_len: int = _set(128, values.between(0, 10_000))
     client_output_limit: int = _set(64 << 20, values.size(1 << 16, 1 << 40))
     slow_client_seconds: int = _set(60, values.between(1, 1 << 31))
     max_lookups: int = _set(1000, values.between(1, 1_000_000))  # that wait for their sources

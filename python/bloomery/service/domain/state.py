@@ -86,6 +86,7 @@ class State:
         self._time = _native.Time()  # rotating filters use it
         self.on_drop: Callable[[Entry], object] = lambda entry: None
         self.on_schedule: Callable[[], object] = lambda: None  # the next due time may have changed
+        self.expired = 0  # filters, since the process started
         self._due: list[tuple[float, int]] = []  # a heap: when to look at which filter
 
     @property
@@ -243,6 +244,7 @@ class State:
         """Expire and rotate what is due by this time, which the log has."""
         for entry, op in self.due(now):
             self.apply(op, entry.id, operations.named(entry.name), now)
+            self.expired += op is Op.DROP
         self.now = max(self.now, now)
 
     def schedule(self, entry: Entry) -> None:

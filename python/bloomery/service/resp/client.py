@@ -14,6 +14,7 @@ from bloomery import _native
 from bloomery.service.access.authentication import Login
 from bloomery.service.access.permissions import ANYBODY, Role, User
 from bloomery.service.parts import Parts
+from bloomery.service.resp.slowlog import SlowLog
 from bloomery.service.slices import FEW
 
 
@@ -31,7 +32,12 @@ class Clients:
         self.received = 0  # connections, ever
         self.refused = 0  # those that were turned away
         self.python_commands = 0  # those that native code did not do
-        self._forgotten = (0, 0, 0, 0)
+        self.slow_log = SlowLog(context.settings)
+        self.commands_per_second = 0
+        self._counted = (time.monotonic(), 0)  # when `sample` last counted commands, and how many
+        self._memory_peak = 0
+        self._hits, self._misses = 0, 0  # of commands that Python did
+        self._forgotten: tuple[int, ...] = (0,) * 7
 
     def welcome(self, connection: socket.socket) -> ClientState:
         """Register a client, or reject it if `maxclients` is reached."""
@@ -69,18 +75,43 @@ class Clients:
         self.connections.pop(number, None)
         self.unauthenticated.pop(number, None)
 
+    def count_lookups(self, names: Sequence[bytes]) -> None:
+        """Count the filters of a read that exist, and those that do not."""
+        existing = self.context.engine.state.names
+        found = sum(name in existing for name in names)
+        self._hits += found
+        self._misses += len(names) - found
+
+    def note_memory(self) -> int:
+        """Return the most memory that filters used, as far as that was noted each second."""
+        self._memory_peak = max(self._memory_peak, _native.memory_used())
+        return self._memory_peak
+
+    def sample(self) -> None:
+        """Measure the rate of commands. Called each second."""
+        self.note_memory()
+        (since, before), now = self._counted, time.monotonic()
+        commands = self.context.engine.shelf.commands + self.python_commands
+        self.commands_per_second = round((commands - before) / max(now - since, 1e-3))
+        self._counted = now, commands
+
     def figures(self) -> tuple[int, ...]:
-        """Connections received and refused, commands done natively and by Python, since the server
-        started or CONFIG RESETSTAT."""
+        """Connections received and refused, commands done natively and by Python, reads of filters
+        that existed and that did not, and filters that expired, since the server started or CONFIG
+        RESETSTAT."""
         return tuple(now - then for now, then in zip(self._all(), self._forgotten, strict=True))
 
     def forget_figures(self) -> None:
         """Count from 0."""
         self._forgotten = self._all()
 
-    def _all(self) -> tuple[int, int, int, int]:
-        native = self.context.engine.shelf.commands
-        return self.received, self.refused, native, self.python_commands
+    def _all(self) -> tuple[int, ...]:
+        engine = self.context.engine
+        native, (hits, misses) = engine.shelf.commands, engine.shelf.hits_and_misses
+        return (
+            *(self.received, self.refused, native, self.python_commands),
+            *(self._hits + hits, self._misses + misses, engine.state.expired),
+        )
 
 
 def _address(name: Callable[[], Any]) -> str:
@@ -116,6 +147,8 @@ class ClientState:
     # Names that WATCH gave, and how their filters were then.
     watching: dict[bytes, object] = field(default_factory=dict)
     closing: bool = False  # after the replies so far
+    muted: bool = False  # CLIENT REPLY OFF
+    skipped_replies: int = 0  # that CLIENT REPLY SKIP leaves out next
     # Who it is; None: it has yet to log in, and this long it has been so.
     user: User | None = None
     login: Login | None = None
@@ -174,9 +207,23 @@ class ClientState:
         """Choose which commands native code hands to Python instead of doing them at once."""
         user = self.user
         self.session.unauthenticated = user is None
-        self.session.watched = user is None or self.queue is not None or bool(self.strong)
+        silent = self.muted or self.skipped_replies > 0
+        self.session.watched = user is None or self.queue is not None or bool(self.strong) or silent
         # This also forgets what was permitted before.
         self.session.restricted = user is None or user.role < Role.WRITE or not user.everything
+
+    def takes_no_reply(self) -> bool:
+        """Return whether CLIENT REPLY leaves out the reply to the command that just ran."""
+        if self.skipped_replies and not self.muted:
+            self.skipped_replies -= 1
+            self.observe()
+            return True
+        return self.muted
+
+    @property
+    def user_name(self) -> str:
+        """The name of the user, as ACL WHOAMI and CLIENT LIST show it."""
+        return "(not logged in)" if self.user is None else self.user.name
 
     def permit(self, name: bytes) -> None:
         """Let native code do the usual commands on this filter, which the user may use."""

@@ -8,12 +8,14 @@ from typing import Any
 from bloomery.service.resp import authorize, table
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers import (
+    acl,
     bf,
     bf_lookup,
     bf_maintenance,
     bf_reserve,
     cf,
     config,
+    diagnostics,
     info,
     introspection,
     keyspace,
@@ -29,7 +31,7 @@ from bloomery.service.resp.table import Command
 # Importing them has entered their commands into the table.
 HANDLERS = (
     *(bf, bf_lookup, bf_reserve, bf_maintenance, introspection, cf, session, config, info),
-    *(keyspace, nodes, restore, transactions),
+    *(keyspace, nodes, restore, transactions, acl, diagnostics),
 )
 
 
@@ -55,6 +57,8 @@ async def dispatch(client: ClientState, words: list[bytes]) -> None:
 
 
 def _reply(client: ClientState, value: Any) -> None:
+    if client.takes_no_reply():
+        return
     try:
         data = encode(value, client.session.protocol)
     except Exception as problem:  # noqa: BLE001  # the client gets an error, and does not wait

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from bloomery import errors
@@ -15,8 +16,11 @@ from bloomery.service.resp.table import Command
 
 async def invoke(client: ClientState, command: Command, words: list[bytes]) -> Any:
     """Run a command that the client may run, and return its value. Administrative commands are
-    audited. A write runs again if another command changed its filter first."""
-    rest = words[command.words :]
+    audited. A write runs again if another command changed its filter first. A command that took
+    long is noted in the slow log, with the time that it waited and that others were served."""
+    rest, clients, started = words[command.words :], client.clients, time.monotonic()
+    if not command.write:
+        clients.count_lookups(command.names(words))
     try:
         if command.write:
             value = await repeat(lambda: command.handler(client, rest))
@@ -25,8 +29,19 @@ async def invoke(client: ClientState, command: Command, words: list[bytes]) -> A
     except Exception:
         authorize.note(client, command, words, "failed")
         raise
+    finally:
+        _note_if_slow(client, command, words, time.monotonic() - started)
     authorize.note(client, command, words, "done")
     return value
+
+
+def _note_if_slow(
+    client: ClientState, command: Command, words: list[bytes], seconds: float
+) -> None:
+    log = client.clients.slow_log
+    if log.is_slow(seconds) and command.does != "session":
+        shown = [*command.name.encode().split(), *command.names(words)]
+        log.note(seconds, shown, len(words) - len(shown), client.address, client.name)
 
 
 async def invoke_queued(client: ClientState, words: list[bytes]) -> Any:

@@ -232,7 +232,9 @@ class RespServer:
     # Each second, and at the end.
 
     def sweep(self) -> None:
-        """Each second: disconnect clients that do not log in. Workers disconnect slow ones."""
+        """Each second: measure the rate of commands, and disconnect clients that do not log in.
+        Workers disconnect slow ones."""
+        self.clients.sample()
         now = time.monotonic()
         for client in list(self.clients.connections.values()):
             if client.login_is_over(now):

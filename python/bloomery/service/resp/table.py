@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from bloomery.service.access.permissions import OPERATIONS
+from bloomery.service.resp import grammar as grammars
 from bloomery.service.resp import limits
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
@@ -86,10 +87,10 @@ def command(
     arguments it takes and where names of filters stand the grammar says, unless `least`, `most`
     (None: any number) or `keys` do; the group is that of the name's prefix, bf or cf."""
     assert does in OPERATIONS, does
-    required, all_words = _arity(grammar)
+    required, all_words = grammars.arity(grammar)
     fewest = required if least is None else least
     upper = all_words if most == -1 else most
-    where = _keys(name, grammar) if keys is None else keys
+    where = grammars.keys(name, grammar) if keys is None else keys
     group = group or name[:2].lower()
 
     def enter(handler: H) -> H:
@@ -103,24 +104,6 @@ def command(
         return handler
 
     return enter
-
-
-def _arity(grammar: str) -> tuple[int, int | None]:
-    """How many arguments a grammar asks for, and how many it allows; None: any number."""
-    required, optional, depth = 0, 0, 0
-    for word in grammar.replace("[", " [ ").replace("]", " ] ").split():
-        depth += (word == "[") - (word == "]")
-        if word not in ("[", "]"):
-            required, optional = (required, optional + 1) if depth else (required + 1, optional)
-    return required, None if "..." in grammar else required + optional
-
-
-def _keys(name: str, grammar: str) -> tuple[int, int, int]:
-    """Where the names of filters stand in a request: the first, the last, the step."""
-    if not grammar.startswith("key"):
-        return 0, 0, 0
-    first = name.count(" ") + 1
-    return first, -1 if grammar.startswith("key [key") else first, 1
 
 
 def every() -> list[Command]:

@@ -68,7 +68,7 @@ def test_server_answers_native_commands_and_those_of_python(tmp_path: Path) -> N
             writer.write(b"BF.EXISTS seen a\r\nBF.CARD seen\r\n")
             assert await reader.readexactly(8) == b":1\r\n:1\r\n"
             assert one.session.idle <= time.monotonic() - since
-            native, python = server.resp.clients.figures()[2:]
+            native, python = server.resp.clients.figures()[2:4]
             assert (native, python) == (2, 2)  # PING and BF.EXISTS; BF.ADD made the filter
             writer.write(b"BF.EXISTS seen a\r\nBF.EXI")
             writer.write_eof()

@@ -14,6 +14,7 @@ from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.handlers.bf_reserve import POLICY, policy_value
 from bloomery.service.resp.handlers.membership import existing_filter, filter_at
 from bloomery.service.resp.replies import NOT_FOUND, OK, Failure
+from bloomery.service.resp.scaling import REDISBLOOM_TIGHTENING, max_scaled_capacity, memory_limit
 from bloomery.service.resp.table import command, wrong_arity
 from bloomery.storage import files
 
@@ -25,7 +26,7 @@ async def card(client: ClientState, words: list[bytes]) -> int:
     return 0 if entry is None else entry.items
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
+def facts_of(entry: Entry) -> dict[str, Any]:
     """The five figures of BF.INFO."""
     settings = entry.settings
     if entry.filter is not None and entry.filter.kind == "redisbloom":
@@ -57,15 +58,60 @@ _FIELDS = {
 }
 
 
-@command("BF.INFO", "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]", does="info")
+def _scaling_facts(client: ClientState, entry: Entry, capacity: int) -> dict[str, Any]:
+    """The fields that valkey-bloom has in addition: of all filters, and of those that grow."""
+    redisbloom = entry.filter is not None and entry.filter.kind == "redisbloom"
+    rate: Any
+    if redisbloom:
+        first = entry.filter.layers()[0]
+        rate, capacity = entry.settings.get("error_rate"), int(first["capacity"])
+        expansion = entry.filter.expansion
+        grows = expansion is not None
+        if rate is None:  # it was loaded
+            rate = first["error_rate"] / (REDISBLOOM_TIGHTENING if grows else 1)
+    else:
+        kind = entry.settings.get("kind") if entry.filter is None else entry.filter.kind
+        grows, expansion = kind == "scalable", entry.settings.get("expansion", 2)
+        rate = getattr(entry.filter, "error_rate", entry.settings.get("error_rate"))
+    facts: dict[str, Any] = {"ERROR": repr(rate).encode()}
+    if grows:
+        limit = memory_limit(client.context.settings)
+        kind_of = "redisbloom" if redisbloom else None
+        ratio = entry.settings.get("tightening", REDISBLOOM_TIGHTENING)
+        facts["TIGHTENING"] = repr(ratio).encode()
+        facts["MAXSCALEDCAPACITY"] = max_scaled_capacity(
+            kind_of, capacity, rate, expansion or 1, limit
+        )
+    return facts
+
+
+_SCALING_FIELDS = {
+    "ERROR": "Error rate",
+    "TIGHTENING": "Tightening ratio",
+    "MAXSCALEDCAPACITY": "Max scaled capacity",
+}
+
+
+@command(
+    "BF.INFO",
+    "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION|ERROR|TIGHTENING|MAXSCALEDCAPACITY]",
+    does="info",
+)
 async def info(client: ClientState, words: list[bytes]) -> Any:
     """Tell what a filter was made for and what it holds."""
     entry = existing_filter(client, words[0], "bf")
-    facts = _facts(entry)
+    facts = facts_of(entry)
     if len(words) == 1:
         return facts
-    field = _FIELDS.get(option(words[1]))
-    if field is None:
+    which = option(words[1])
+    field = _FIELDS.get(which)
+    if which in _SCALING_FIELDS:
+        field = _SCALING_FIELDS[which]
+        facts = {
+            _SCALING_FIELDS[name]: fact
+            for name, fact in _scaling_facts(client, entry, facts["Capacity"]).items()
+        }
+    if field is None or field not in facts:
         raise Failure("Invalid information value")
     return {field: facts[field]} if client.protocol == 3 else [facts[field]]
 

@@ -7,6 +7,7 @@ import asyncio
 import math
 import os
 import platform
+import resource
 import secrets
 import time
 from collections.abc import Callable
@@ -15,10 +16,13 @@ from typing import Any
 
 from bloomery import __version__, _native
 from bloomery.service.access.permissions import User
+from bloomery.service.config import machine
 from bloomery.service.resp.arguments import integer, option, parse_integer
 from bloomery.service.resp.client import ClientState
+from bloomery.service.resp.handlers.bf_maintenance import facts_of
 from bloomery.service.resp.replies import OK, Failure, TextReply
 from bloomery.service.resp.table import command, help_command
+from bloomery.service.slices import batches
 
 # Client libraries look for the module's name before they use BF.* and CF.*.
 MODULES: list[dict[bytes, Any]] = [{b"name": b"bf", b"ver": 80200, b"path": b"", b"args": []}]
@@ -51,11 +55,13 @@ def _server(client: ClientState, user: User) -> Facts:
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
         "arch_bits": 64,
         "process_id": os.getpid(),
+        "process_supervised": "no",
         "run_id": _RUN_ID,
         "tcp_port": client.context.resp_address.rpartition(":")[2],
         "server_time_usec": int(time.time() * 1e6),
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime // 86400,
+        "io_threads_active": 1,
     }
 
 
@@ -63,18 +69,25 @@ def _clients(client: ClientState, user: User) -> Facts:
     connections = client.clients.connections
     return {
         "connected_clients": len(connections),
+        "cluster_connections": 0,
         "maxclients": client.context.settings.maxclients,
         "blocked_clients": sum(other.busy for other in connections.values()),
+        "tracking_clients": 0,
     }
 
 
 def _memory(client: ClientState, user: User) -> Facts:
     used, most = _native.memory_used(), client.context.settings.maxmemory
+    rss, total, peak = _resident(), machine.memory(), client.clients.note_memory()
     return {
         "used_memory": used,
         "used_memory_human": _human(used),
-        "used_memory_rss": (rss := _resident()),
+        "used_memory_rss": rss,
         "used_memory_rss_human": _human(rss),
+        "used_memory_peak": peak,
+        "used_memory_peak_human": _human(peak),
+        "total_system_memory": total,
+        "total_system_memory_human": _human(total),
         "maxmemory": most,
         "maxmemory_human": _human(most),
         "maxmemory_policy": "noeviction",
@@ -106,11 +119,47 @@ def _persistence(client: ClientState, user: User) -> Facts:
 
 
 def _stats(client: ClientState, user: User) -> Facts:
-    received, refused, native, rare = client.clients.figures()
+    received, refused, native, rare, hits, misses, expired = client.clients.figures()
     return {
         "total_connections_received": received,
         "total_commands_processed": native + rare,
+        "instantaneous_ops_per_sec": client.clients.commands_per_second,
         "rejected_connections": refused,
+        "expired_keys": expired,
+        "evicted_keys": 0,
+        "keyspace_hits": hits,
+        "keyspace_misses": misses,
+        "pubsub_channels": 0,
+        "pubsub_patterns": 0,
+        "tracking_total_keys": 0,
+    }
+
+
+def _replication(client: ClientState, user: User) -> Facts:
+    """As of a master without replicas: each server and each node accepts writes."""
+    return {
+        "role": "master",
+        "connected_slaves": 0,
+        "master_failover_state": "no-failover",
+        "master_replid": _RUN_ID,
+        "master_replid2": "0" * 40,
+        "master_repl_offset": 0,
+        "second_repl_offset": -1,
+        "repl_backlog_active": 0,
+        "repl_backlog_size": 0,
+        "repl_backlog_first_byte_offset": 0,
+        "repl_backlog_histlen": 0,
+    }
+
+
+def _cpu(client: ClientState, user: User) -> Facts:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)  # that wrote snapshots
+    return {
+        "used_cpu_sys": f"{own.ru_stime:.6f}",
+        "used_cpu_user": f"{own.ru_utime:.6f}",
+        "used_cpu_sys_children": f"{children.ru_stime:.6f}",
+        "used_cpu_user_children": f"{children.ru_utime:.6f}",
     }
 
 
@@ -141,7 +190,7 @@ def _own(client: ClientState, user: User) -> Facts:
         client.context.snapshots,
         client.context.publisher.writer,
     )
-    _, _, native, rare = client.clients.figures()
+    _, _, native, rare, *_ = client.clients.figures()
     return {
         "filters": client.context.commands.listing.number(user),
         "filters_memory": _native.memory_used(),
@@ -187,12 +236,54 @@ _SECTIONS: dict[str, Callable[[ClientState, User], Facts]] = {
     "Memory": _memory,
     "Persistence": _persistence,
     "Stats": _stats,
+    "Replication": _replication,
+    "CPU": _cpu,
     "Modules": _modules,
     "Cluster": _cluster,
     "Keyspace": _keyspace,
     "Bloomery": _own,
     "Store": _store,
 }
+
+
+# Of modules: these go through all filters, so only INFO with their names has them.
+_BLOOM_CORE, _BLOOM_DEFRAG = "bf_bloom_core_metrics", "bf_bloom_defrag_metrics"
+_OF_MODULE = {"BF", "MODULES", "EVERYTHING"}
+
+
+async def _bloom_sections(client: ClientState, user: User, wanted: set[str]) -> dict[str, Facts]:
+    """Return the sections of valkey-bloom, about the filters of BF commands that the user may know
+    of."""
+    sections: dict[str, Facts] = {}
+    if wanted & {*_OF_MODULE, _BLOOM_CORE.upper()}:
+        sections[_BLOOM_CORE] = await _bloom_totals(client, user)
+    if wanted & {*_OF_MODULE, _BLOOM_DEFRAG.upper()}:
+        sections[_BLOOM_DEFRAG] = {"bf_bloom_defrag_hits": 0, "bf_bloom_defrag_misses": 0}
+    return sections
+
+
+async def _bloom_totals(client: ClientState, user: User) -> Facts:
+    names, state = client.context.commands.listing.visible(user), client.context.engine.state
+    memory = filters = objects = items = capacity = 0
+    async for some in batches(names):
+        for name in some:
+            entry = state.names.get(name)
+            if entry is None or entry.settings.get("door", "bf") != "bf":
+                continue
+            state.count(entry)
+            facts = facts_of(entry)
+            objects += 1
+            memory += facts["Size"]
+            filters += facts["Number of filters"]
+            items += facts["Number of items inserted"]
+            capacity += facts["Capacity"]
+    return {
+        "bf_bloom_total_memory_bytes": memory,
+        "bf_bloom_num_objects": objects,
+        "bf_bloom_num_filters_across_objects": filters,
+        "bf_bloom_num_items_across_objects": items,
+        "bf_bloom_capacity_across_objects": capacity,
+    }
 
 
 _NAMING = ("recovery_problem_",)  # what may name filters
@@ -206,18 +297,22 @@ async def info(client: ClientState, words: list[bytes]) -> TextReply:
     everything = not wanted or wanted & {"ALL", "DEFAULT", "EVERYTHING"}
     assert client.user is not None  # or `authorize` would have refused
     all_names = client.user.everything
+    sections = {
+        name: tell(client, client.user)
+        for name, tell in _SECTIONS.items()
+        if everything or name.upper() in wanted
+    }
+    if not sections.get("Store", True):
+        del sections["Store"]
+    sections |= await _bloom_sections(client, client.user, wanted)
     parts = []
-    for name, tell in _SECTIONS.items():
-        if everything or name.upper() in wanted:
-            facts = tell(client, client.user).items()
-            if not facts and name == "Store":
-                continue
-            lines = [
-                f"{key}:{_line(value)}\r\n"
-                for key, value in facts
-                if all_names or not key.startswith(_NAMING)
-            ]
-            parts.append(f"# {name}\r\n" + "".join(lines))
+    for name, facts in sections.items():
+        lines = [
+            f"{key}:{_line(value)}\r\n"
+            for key, value in facts.items()
+            if all_names or not key.startswith(_NAMING)
+        ]
+        parts.append(f"# {name}\r\n" + "".join(lines))
     return TextReply("\r\n".join(parts))
 
 
@@ -277,7 +372,7 @@ async def memory_usage(client: ClientState, words: list[bytes]) -> int | None:
 help_command("MEMORY", "server")
 
 
-@command("WAIT", "numreplicas timeout", group="connection", does="session")
+@command("WAIT", "numreplicas timeout", group="generic", does="session")
 async def wait(client: ClientState, words: list[bytes]) -> int:
     """Tell how many replicas have what this client wrote: 0, once the milliseconds are over."""
     replicas, timeout = parse_integer(words[0]), integer(words[1])

@@ -1,14 +1,57 @@
-"""COMMAND: which commands there are, as the table has them."""
+"""COMMAND: the commands of the table, as Redis describes its own."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bloomery.service.access.glob import glob
+from bloomery.service.access.permissions import OPERATIONS, Role
+from bloomery.service.resp import grammar
 from bloomery.service.resp.arguments import option
 from bloomery.service.resp.client import ClientState
 from bloomery.service.resp.replies import Failure
 from bloomery.service.resp.table import COMMANDS, CONTAINERS, Command, command, find, help_command
+
+# The version of Redis that got each command, and for BF and CF that of RedisBloom.
+_VERSIONS = {
+    "1.0.0": "AUTH BGSAVE DBSIZE DEL ECHO EXISTS EXPIRE FLUSHALL FLUSHDB INFO KEYS LASTSAVE "
+    "MONITOR PING QUIT RANDOMKEY RENAME RENAMENX SAVE SELECT TTL TYPE BF.ADD BF.EXISTS BF.INFO "
+    "BF.INSERT BF.LOADCHUNK BF.MADD BF.MEXISTS BF.RESERVE BF.SCANDUMP BF.DEBUG BF.LOAD CF.ADD "
+    "CF.ADDNX CF.COUNT CF.DEBUG CF.DEL CF.EXISTS CF.INFO CF.INSERT CF.INSERTNX CF.LOADCHUNK "
+    "CF.MEXISTS CF.RESERVE CF.SCANDUMP CF.COMPACT",
+    "1.2.0": "EXEC EXPIREAT MULTI",
+    "2.0.0": "CONFIG DISCARD",
+    "2.2.0": "PERSIST UNWATCH WATCH",
+    "2.2.3": "OBJECT",
+    "2.2.12": "SLOWLOG",
+    "2.4.0": "CLIENT",
+    "2.4.4": "BF.CARD",
+    "2.6.0": "DUMP PEXPIRE PEXPIREAT PTTL RESTORE TIME",
+    "2.6.9": "CLIENT|GETNAME CLIENT|SETNAME",
+    "2.8.0": "CONFIG|REWRITE SCAN",
+    "2.8.12": "ROLE",
+    "2.8.13": "COMMAND LATENCY",
+    "2.9.50": "CLIENT|PAUSE",
+    "3.0.0": "CLUSTER WAIT",
+    "3.2.0": "CLIENT|REPLY",
+    "3.2.1": "TOUCH",
+    "4.0.0": "MEMORY MODULE OBJECT|FREQ UNLINK",
+    "5.0.0": "CLIENT|HELP CLIENT|ID CLIENT|UNBLOCK CLUSTER|HELP COMMAND|HELP CONFIG|HELP "
+    "MODULE|HELP",
+    "6.0.0": "ACL CLIENT|CACHING CLIENT|GETREDIR CLIENT|TRACKING HELLO",
+    "6.2.0": "CLIENT|INFO CLIENT|TRACKINGINFO CLIENT|UNPAUSE COPY OBJECT|HELP RESET SLOWLOG|HELP",
+    "7.0.0": "CLIENT|NO-EVICT CLUSTER|SHARDS COMMAND|DOCS COMMAND|LIST EXPIRETIME "
+    "LATENCY|HISTOGRAM PEXPIRETIME",
+    "7.2.0": "CLIENT|NO-TOUCH CLIENT|SETINFO",
+}
+_SINCE = {name: version for version, names in _VERSIONS.items() for name in names.split()}
+_OWN_SINCE = "0.1.0"  # bloomery's version, for commands that no other server has
+
+
+def since(name: str) -> str:
+    """Return the version that introduced a command; a subcommand is as old as its container."""
+    return _SINCE.get(name.replace(" ", "|")) or _SINCE.get(name.partition(" ")[0]) or _OWN_SINCE
+
 
 _CATEGORIES = {
     "bf": "@bloom",
@@ -18,12 +61,17 @@ _CATEGORIES = {
 }
 
 
-def _categories(entry: Command) -> frozenset[str]:
+def categories_of(entry: Command) -> frozenset[str]:
+    """Return the categories of a command. @admin and @write are those of roles: a user with the
+    role `read` may run neither, and one with `write` none of @admin."""
+    role = OPERATIONS[entry.does].role
     categories = {_CATEGORIES.get(entry.group, f"@{entry.group}")}
-    if entry.write:
+    if entry.write and role >= Role.WRITE:
         categories.add("@write")
     elif entry.keys[0]:
         categories.add("@read")
+    if role is Role.ADMIN:
+        categories.add("@admin")
     return frozenset(categories)
 
 
@@ -31,7 +79,7 @@ def _flags(entry: Command) -> frozenset[str]:
     flags = set()
     if entry.group in ("bf", "cf"):
         flags.add("module")
-    if entry.group == "server":
+    if entry.does == "server":
         flags.add("admin")
     if entry.does in ("add", "create", "import"):
         flags.add("denyoom")
@@ -48,7 +96,7 @@ def _key_specs(entry: Command) -> list[dict[bytes, Any]]:
     if not first:
         return []
     spec = {b"lastkey": last if last < 0 else last - first, b"keystep": step, b"limit": 0}
-    access = {"RW", "ACCESS", "UPDATE"} if entry.write else {"RO", "ACCESS"}
+    access = {"RW", "access", "update"} if entry.write else {"RO", "access"}
     return [
         {
             b"flags": frozenset(access),
@@ -66,7 +114,7 @@ def _described(entry: Command) -> list[Any]:
     name = entry.full_name.encode()
     return [
         *(name, entry.arity, _flags(entry), *entry.keys),
-        *(_categories(entry), [], _key_specs(entry), subcommands),
+        *(categories_of(entry), [], _key_specs(entry), subcommands),
     ]
 
 
@@ -96,19 +144,19 @@ def _commands_named(words: list[bytes]) -> list[Command | None]:
     return entries
 
 
-@command("COMMAND", most=None, group="connection", does="session")
+@command("COMMAND", most=None, group="server", does="session")
 async def everything(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe every command."""
     return [_described(entry) for entry in _all().values()]
 
 
-@command("COMMAND COUNT", group="connection", does="session")
+@command("COMMAND COUNT", group="server", does="session")
 async def count(client: ClientState, words: list[bytes]) -> int:
     """Tell how many commands there are."""
     return len(_all())
 
 
-@command("COMMAND INFO", "[command-name [command-name ...]]", group="connection", does="session")
+@command("COMMAND INFO", "[command-name [command-name ...]]", group="server", does="session")
 async def info(client: ClientState, words: list[bytes]) -> list[Any]:
     """Describe some commands; null for what is none."""
     if not words:
@@ -116,7 +164,7 @@ async def info(client: ClientState, words: list[bytes]) -> list[Any]:
     return [None if entry is None else _described(entry) for entry in _commands_named(words)]
 
 
-@command("COMMAND GETKEYS", "command [arg ...]", group="connection", does="session")
+@command("COMMAND GETKEYS", "command [arg ...]", group="server", does="session")
 async def getkeys(client: ClientState, words: list[bytes]) -> list[bytes]:
     """Tell which words of a command are names of filters."""
     try:
@@ -132,12 +180,16 @@ async def getkeys(client: ClientState, words: list[bytes]) -> list[bytes]:
 
 
 def _documented(entry: Command) -> dict[bytes, Any]:
+    of_module = entry.group in ("bf", "cf")
     facts: dict[bytes, Any] = {
         b"summary": entry.summary.encode(),
-        b"since": b"1.0.0",
-        b"group": entry.group.encode(),
-        b"grammar": entry.grammar.encode(),
+        b"since": since(entry.name).encode(),
+        b"group": b"module" if of_module else entry.group.encode(),
     }
+    if of_module:
+        facts[b"module"] = b"bf"
+    if arguments := grammar.arguments(entry.grammar):
+        facts[b"arguments"] = arguments
     inner = CONTAINERS.get(entry.name.encode(), {})
     if inner:
         facts[b"subcommands"] = {
@@ -146,7 +198,7 @@ def _documented(entry: Command) -> dict[bytes, Any]:
     return facts
 
 
-@command("COMMAND DOCS", "[command-name [command-name ...]]", group="connection", does="session")
+@command("COMMAND DOCS", "[command-name [command-name ...]]", group="server", does="session")
 async def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     """Tell what commands do."""
     wanted = _commands_named(words) if words else _all().values()
@@ -157,7 +209,7 @@ async def docs(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
     "COMMAND LIST",
     "[FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]",
     most=3,
-    group="connection",
+    group="server",
     does="session",
 )
 async def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
@@ -171,7 +223,7 @@ async def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
             entries = [entry for entry in entries if value == b"bf" and entry.group in ("bf", "cf")]
         elif which == "ACLCAT":
             category = "@" + value.decode("utf-8", "replace")
-            entries = [entry for entry in entries if category in _categories(entry)]
+            entries = [entry for entry in entries if category in categories_of(entry)]
         elif which == "PATTERN":
             match = glob(value)
             entries = [entry for entry in entries if match(entry.full_name.encode())]
@@ -180,4 +232,4 @@ async def list_(client: ClientState, words: list[bytes]) -> list[bytes]:
     return [entry.full_name.encode() for entry in entries]
 
 
-help_command("COMMAND", "connection")
+help_command("COMMAND", "server")

@@ -60,10 +60,7 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
         raise
     except errors.BloomeryError as problem:
         raise _BAD_PAYLOAD from problem
-    if checked.nbytes > LARGE:
-        raise Failure(
-            f"ERR RESTORE takes filters of up to {LARGE:,} bytes: use BF.LOADCHUNK or CF.LOADCHUNK"
-        )
+    _require_small(checked.nbytes)
     del checked  # its memory is for the one that is kept
     now = 0 if "ABSTTL" in options else client.context.engine.now
     try:
@@ -77,6 +74,37 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
     except errors.FilterExists:  # another client was faster
         raise _BUSY from None
     return OK
+
+
+@command("BF.LOAD", "key data", write=True, does="import")
+async def load(client: ClientState, words: list[bytes]) -> str:
+    """Create a filter from what DUMP returned. Dumps of valkey-bloom have other hashes."""
+    name, payload = words
+    if client.context.engine.find(name) is not None:
+        raise _BUSY
+    try:
+        checked = SavedFilter.from_bytes(payload)
+    except errors.NotEnoughMemory:
+        raise
+    except errors.BloomeryError as problem:
+        raise Failure(
+            "ERR bloom object decoding failed. BF.LOAD takes what DUMP of a bloomery server returns"
+        ) from problem
+    _require_small(checked.nbytes)
+    del checked  # its memory is for the one that is kept
+    try:
+        await client.context.commands.load(name, 1, payload)
+    except errors.FilterExists:
+        raise _BUSY from None
+    return OK
+
+
+def _require_small(nbytes: int) -> None:
+    if nbytes > LARGE:
+        raise Failure(
+            f"ERR RESTORE and BF.LOAD take filters of up to {LARGE:,} bytes: use BF.LOADCHUNK or "
+            "CF.LOADCHUNK"
+        )
 
 
 def _options(words: list[bytes]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from bloomery import errors
 from bloomery.service.access.users import split_token
@@ -130,19 +130,6 @@ async def auth(client: ClientState, words: list[bytes]) -> str:
     return OK
 
 
-@command("ACL WHOAMI", group="connection", does="session")
-async def whoami(client: ClientState, words: list[bytes]) -> bytes:
-    """Tell as whom one is logged in."""
-    return _user(client).encode()
-
-
-help_command("ACL", "connection")
-
-
-def _user(client: ClientState) -> str:
-    return "(not logged in)" if client.user is None else client.user.name
-
-
 def _message(word: bytes) -> bytes:
     most = limits.MAX_PING_BYTES
     if len(word) > most:
@@ -165,7 +152,10 @@ async def echo(client: ClientState, words: list[bytes]) -> bytes:
 @command("SELECT", "index", group="connection", does="session")
 async def select(client: ClientState, words: list[bytes]) -> str:
     """Choose a database: there is one, 0."""
-    if parse_integer(words[0]) != 0:
+    index = parse_integer(words[0])
+    if not -(1 << 31) <= index < 1 << 31:
+        raise Failure("ERR value is out of range, value must between -2147483648 and 2147483647")
+    if index != 0:
         raise Failure("ERR DB index is out of range")
     return OK
 
@@ -181,6 +171,7 @@ async def quit(client: ClientState, words: list[bytes]) -> str:
 async def reset(client: ClientState, words: list[bytes]) -> str:
     """Be as a new connection: not logged in, no transaction, no name, protocol 2."""
     transactions.end(client)
+    client.muted, client.skipped_replies = False, 0
     client.log_out()
     client.session.protocol, client.name = 2, b""
     return "RESET"
@@ -196,18 +187,31 @@ def _line(client: ClientState) -> str:
         "id": client.id,
         "addr": client.address,
         "laddr": client.local,
+        "fd": -1,  # a worker's
         "name": client.name.decode(),
         "age": int(now - client.since),
         "idle": int(session.idle),
         "flags": "x" if client.queue is not None else "N",
         "db": 0,
+        "sub": 0,
+        "psub": 0,
+        "ssub": 0,
         "multi": multi,
         "watch": len(client.watching),
-        "qbuf": session.waiting,
-        "multi-mem": session.queued_bytes,
-        "omem": session.pending,
+        "qbuf": (waiting := session.waiting),
+        "qbuf-free": 0,
+        "argv-mem": 0,
+        "multi-mem": (queued := session.queued_bytes),
+        "rbs": 0,
+        "rbp": 0,
+        "obl": (pending := session.pending),
+        "oll": 0,
+        "omem": pending,
+        "tot-mem": waiting + queued + pending,
+        "events": "r",
         "cmd": client.command or "NULL",
-        "user": _user(client),
+        "user": client.user_name,
+        "redir": -1,
         "resp": client.protocol,
         "lib-name": client.library.decode(),
         "lib-ver": client.library_version.decode(),
@@ -332,6 +336,92 @@ async def client_kill(client: ClientState, words: list[bytes]) -> int | str:
         else:
             raise _SYNTAX
     return await _close(client, wanted, skip_me=skip_me)
+
+
+@command("CLIENT REPLY", "ON|OFF|SKIP", group="connection", does="session")
+async def client_reply(client: ClientState, words: list[bytes]) -> str:
+    """Send replies (ON) or none (OFF), or leave out the reply to the next command (SKIP)."""
+    which = option(words[0])
+    if which not in ("ON", "OFF", "SKIP"):
+        raise _SYNTAX
+    if which == "SKIP":
+        client.skipped_replies = 2  # this one, and the next
+    else:
+        client.muted, client.skipped_replies = which == "OFF", 0
+    client.observe()
+    return OK
+
+
+@command(
+    "CLIENT TRACKING",
+    "ON|OFF [REDIRECT client-id] [PREFIX prefix] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+    most=None,
+    group="connection",
+    does="session",
+)
+async def client_tracking(client: ClientState, words: list[bytes]) -> str:
+    """Refused, but for OFF: filters change with every key, so caching replies cannot help."""
+    which = option(words[0])
+    if which == "OFF" and len(words) == 1:
+        return OK
+    if which not in ("ON", "OFF"):
+        raise _SYNTAX
+    raise Failure(
+        "ERR CLIENT TRACKING is not supported: a filter changes with every new key; disable "
+        "client-side caching"
+    )
+
+
+@command("CLIENT TRACKINGINFO", group="connection", does="session")
+async def client_trackinginfo(client: ClientState, words: list[bytes]) -> dict[bytes, Any]:
+    """Return that tracking is off."""
+    return {b"flags": frozenset({b"off"}), b"redirect": -1, b"prefixes": []}
+
+
+@command("CLIENT GETREDIR", group="connection", does="session")
+async def client_getredir(client: ClientState, words: list[bytes]) -> int:
+    """Return -1: tracking is off."""
+    return -1
+
+
+@command("CLIENT CACHING", "YES|NO", group="connection", does="session")
+async def client_caching(client: ClientState, words: list[bytes]) -> NoReturn:
+    """Refused, as in Redis while tracking is off."""
+    raise Failure(
+        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
+        "OPTOUT mode enabled"
+    )
+
+
+@command("CLIENT PAUSE", "timeout [WRITE|ALL]", group="connection", does="server")
+async def client_pause(client: ClientState, words: list[bytes]) -> NoReturn:
+    """Refused: HTTP and other nodes would go on. SIGTERM and `drain-seconds` end a server."""
+    timeout = integer(words[0])
+    if timeout is None:
+        raise Failure("ERR timeout is not an integer or out of range")
+    if timeout < 0:
+        raise Failure("ERR timeout is negative")
+    if words[1:] and option(words[1]) not in ("WRITE", "ALL"):
+        raise Failure("ERR CLIENT PAUSE mode must be WRITE or ALL")
+    raise Failure(
+        "ERR CLIENT PAUSE is not supported: HTTP and other nodes would continue; send SIGTERM to "
+        "drain a server"
+    )
+
+
+@command("CLIENT UNPAUSE", group="connection", does="server")
+async def client_unpause(client: ClientState, words: list[bytes]) -> str:
+    """Accepted: clients are never paused."""
+    return OK
+
+
+@command("CLIENT UNBLOCK", "client-id [TIMEOUT|ERROR]", group="connection", does="server")
+async def client_unblock(client: ClientState, words: list[bytes]) -> int:
+    """Return 0: no command blocks a client until others write."""
+    parse_integer(words[0])
+    if words[1:] and option(words[1]) not in ("TIMEOUT", "ERROR"):
+        raise Failure("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+    return 0
 
 
 def _text(word: bytes) -> str:
