@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from bloomery import errors
+from bloomery import BloomFilter, errors
 from bloomery.filters import creation
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
+from bloomery.service.durability import batch_log
 from unit.service.durability.serving import SETTINGS
 from unit.service.follower import SOON
 from unit.service.opened import (
@@ -27,7 +29,7 @@ from unit.service.opened import (
     opened,
     slow_log,
 )
-from waiting import wait_until_async
+from waiting import PATIENCE, wait_until_async
 
 LARGE = {"capacity": 8_000_000, "error_rate": 0.01}  # more than `operations.LARGE` bytes
 
@@ -176,6 +178,25 @@ def test_batch_waits_while_the_disk_is_late(tmp_path: Path) -> None:
             served.batches.flushed()
             assert await asyncio.wait_for(adding, SOON) == (b"\1", None)
             assert (sequencer.late_since, sequencer.delayed) == (None, 1)
+
+    asyncio.run(main())
+
+
+def test_many_bytes_are_flushed_before_the_second_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later flush would have more to do, and writes would wait for it."""
+    monkeypatch.setattr(batch_log, "_FLUSH_SECONDS", PATIENCE)
+    saved = BloomFilter(capacity=1_000_000).to_bytes()
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            flushing = asyncio.ensure_future(served.batches.flush_each_second())
+            for number in range(8):
+                await served.commands.load(b"loaded %d" % number, 1, saved)
+            assert await wait_until_async(lambda: served.log.unsynced(time.monotonic()) == 0, SOON)
+            flushing.cancel()
+            await asyncio.wait([flushing])
 
     asyncio.run(main())
 
