@@ -7,25 +7,48 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 static USED: AtomicU64 = AtomicU64::new(0);
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
+/// When filters may grow.
+#[derive(Clone, Copy, PartialEq)]
+enum Growth {
+    Now,
+    /// Small filters now. Large ones refuse the key (`Refusal::Later`) until they have the memory.
+    Deferred,
+    Never,
+}
+
 thread_local! {
-    static FIXED: Cell<bool> = const { Cell::new(false) };
+    static GROWTH: Cell<Growth> = const { Cell::new(Growth::Now) };
+}
+
+fn with_growth<T>(growth: Growth, work: impl FnOnce() -> T) -> T {
+    struct Reset(Growth);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            GROWTH.set(self.0);
+        }
+    }
+    let _reset = Reset(GROWTH.replace(growth));
+    work()
 }
 
 /// Runs `work`, in which filters of this thread cannot grow.
 pub fn without_growth<T>(work: impl FnOnce() -> T) -> T {
-    struct Reset(bool);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            FIXED.set(self.0);
-        }
-    }
-    let _reset = Reset(FIXED.replace(true));
-    work()
+    with_growth(Growth::Never, work)
+}
+
+/// Runs `work`, in which no key waits for the memory of a large layer.
+pub fn with_deferred_growth<T>(work: impl FnOnce() -> T) -> T {
+    with_growth(Growth::Deferred, work)
 }
 
 /// Returns whether filters of this thread may grow.
 pub fn may_grow() -> bool {
-    !FIXED.get()
+    GROWTH.get() != Growth::Never
+}
+
+/// Returns whether large filters of this thread must wait for memory before they grow.
+pub fn defers_growth() -> bool {
+    GROWTH.get() == Growth::Deferred
 }
 
 /// Bytes that are in use, until it is dropped.

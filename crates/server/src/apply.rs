@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use bloomery_core::budget::{may_grow, without_growth};
+use bloomery_core::budget::{may_grow, with_deferred_growth, without_growth};
 use bloomery_core::kind::Refusal;
 
 use crate::filter::{Done, Fault};
@@ -72,14 +72,13 @@ pub fn read_hashes(width: usize, data: &[u8], out: &mut Vec<u64>) -> bool {
 }
 
 impl Keyspace {
-    /// Applies records of keys, from the first without an outcome on, and appends their outcomes.
-    /// `partial` is the record that an earlier call has applied in part.
+    /// Applies records of keys, from the first without an outcome on, and appends their outcomes. A
+    /// record that was begun continues (`Keyspace::begun`).
     pub fn apply<'a>(
         &self,
         names: &Names,
         records: impl Iterator<Item = (u64, u8, &'a [u8])>,
         outcomes: &mut Vec<Outcome>,
-        partial: &mut Option<Applied>,
         until: Option<Instant>,
     ) -> Result<Progress, Fault> {
         let is_late = || until.is_some_and(|until| Instant::now() >= until);
@@ -92,12 +91,11 @@ impl Keyspace {
                 return Ok(Progress::Control);
             }
             let Some((name, keys)) = split_name(data) else { return Ok(Progress::Control) };
-            let starts = partial.is_none();
-            if starts && names.busy.contains(name) {
+            if names.busy.contains(name) {
                 return Ok(Progress::Control);
             }
+            let begun = self.take_begun(id);
             let Some(entry) = names.get(name).filter(|entry| entry.id == id) else {
-                *partial = None;
                 outcomes.push(Outcome::Conflict);
                 continue;
             };
@@ -105,19 +103,28 @@ impl Keyspace {
             if !read_hashes(width, keys, &mut hashes) {
                 return Ok(Progress::Control);
             }
-            let mut applied = partial.take().unwrap_or_default();
-            let left = hashes.len() / width - applied.answers.len();
-            let grows = op != REMOVE && entry.filter.needs_room(left);
-            if starts && (entry.loading || entry.followed || grows) {
+            let keys = hashes.len() / width;
+            let needs_control = |done: usize| {
+                let grows = op != REMOVE && entry.filter.needs_room(keys - done);
+                entry.loading || entry.followed || grows
+            };
+            if begun.is_none() && needs_control(0) {
                 return Ok(Progress::Control);
             }
+            let mut applied = begun.unwrap_or_default();
             let chunk = entry.filter.keys_per_look() * width;
             for some in hashes[applied.answers.len() * width..].chunks(chunk) {
                 if late {
-                    *partial = Some(applied);
+                    self.put_begun(id, applied);
                     return Ok(Progress::Late);
                 }
-                entry.apply(self, op, some, &mut applied)?;
+                match with_deferred_growth(|| entry.apply(self, op, some, &mut applied)) {
+                    Err(Fault::Later) => {
+                        self.put_begun(id, applied);
+                        return Ok(Progress::Control);
+                    }
+                    done => done?,
+                }
                 late = is_late();
             }
             outcomes.push(Outcome::Keys(applied));
@@ -231,7 +238,7 @@ fn settle(done: Done, applied: &mut Applied) -> Result<(), Fault> {
             applied.answers.push(NO_ROOM);
             return Ok(());
         }
-        Ok(Err(Refusal::Later)) => return Err(Fault::Broken(LATER.into())),
+        Ok(Err(Refusal::Later)) => return Err(Fault::Later),
         // No machine has u64::MAX bytes: the filter is as large as its kind can be.
         Ok(Err(Refusal::NoMemory(nbytes))) if nbytes < u64::MAX => {
             return Err(Fault::NoMemory(nbytes));

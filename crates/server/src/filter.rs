@@ -11,6 +11,9 @@ pub enum Fault {
     Broken(String),
     /// This many bytes could not be allocated.
     NoMemory(u64),
+    /// The key waits until a large filter has the memory to grow (`Filter::make_room`). It and the
+    /// keys after it are not added.
+    Later,
 }
 
 /// The refusal of a key, or a fault that leaves it unknown how many keys were applied.

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use bloomery_core::budget;
 
+use crate::apply::Applied;
 use crate::filter::{Fault, Filter};
 use crate::histogram::Histogram;
 use crate::sequencer::{Clock, Role};
@@ -195,6 +196,9 @@ pub struct Keyspace {
     names: RwLock<Names>,
     pending: Mutex<Pending>,
     reached: Mutex<Vec<u64>>,
+    /// The outcomes so far of records that are applied in part, by the number of the filter. Records
+    /// of one filter are applied one after the other, so it has one at most.
+    begun: Mutex<HashMap<u64, Applied>>,
     /// The server rejects writes; the control plane knows why.
     pub refusing: AtomicBool,
     /// The control plane handles every command.
@@ -232,6 +236,7 @@ impl Default for Keyspace {
             names: RwLock::default(),
             pending: Mutex::default(),
             reached: Mutex::default(),
+            begun: Mutex::default(),
             refusing: AtomicBool::default(),
             bypassed: AtomicBool::default(),
             due: Deadline::default(),
@@ -316,6 +321,16 @@ impl Keyspace {
     /// Filters that have reached their threshold, each once.
     pub fn reached(&self) -> MutexGuard<'_, Vec<u64>> {
         self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is applied of the next record of a filter.
+    pub fn take_begun(&self, id: u64) -> Option<Applied> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    /// Keeps what is applied of the next record of a filter.
+    pub fn put_begun(&self, id: u64, applied: Applied) {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(id, applied);
     }
 
     /// Returns whether native code may accept a write of this many keys to a filter.

@@ -61,6 +61,7 @@ impl Output {
         let refusal = match fault {
             Fault::Broken(message) => Refusal::Full(message.clone()),
             Fault::NoMemory(nbytes) => Refusal::NoMemory(*nbytes),
+            Fault::Later => Refusal::Later,
         };
         self.error(&text(family, &refusal));
     }

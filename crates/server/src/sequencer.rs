@@ -194,7 +194,7 @@ impl Keyspace {
                 }
                 let each = records.iter().map(|record| (record.id, record.op, record.bytes()));
                 let names = self.names();
-                match self.apply(&names, each, &mut outcomes, &mut None, None) {
+                match self.apply(&names, each, &mut outcomes, None) {
                     Ok(Progress::Done) => {
                         self.batch_latency.add(started.elapsed(), 1);
                         return Sequenced::Applied(Arc::new(outcomes), waiters);

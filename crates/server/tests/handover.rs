@@ -670,7 +670,7 @@ fn apply(keyspace: &Keyspace, records: &[Record], outcomes: &mut Vec<Outcome>) {
         let left = records[outcomes.len()..].iter();
         let names = keyspace.names();
         let each = left.map(|record| (record.id, record.op, record.bytes()));
-        match keyspace.apply(&names, each, outcomes, &mut None, None) {
+        match keyspace.apply(&names, each, outcomes, None) {
             Ok(Progress::Done) => return,
             Ok(Progress::Control) => {}
             _ => panic!("the filter is broken"),

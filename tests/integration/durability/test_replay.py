@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 import nursery
+from bloomery.filters.redisbloom import RedisCuckooFilter
 from conftest import effort, require
 from integration.durability.exports import differences, exports
 from integration.http.asking import at
@@ -49,6 +50,7 @@ RESERVED: dict[str, tuple[Word, ...]] = {
     "redisbloom": ("BF.RESERVE", 0.1, 1000),
     "nonscaling": ("BF.RESERVE", 0.1, 60_000, "NONSCALING"),
     "rediscuckoo": ("CF.RESERVE", 8192),
+    "large-rediscuckoo": ("CF.RESERVE", 8192, "EXPANSION", 64),  # a thread makes its layers
 }
 # Keys that a filter gets first: a large one grows in a thread.
 FIRST_KEYS = {"large-scalable": 300_000, "large-growing-cuckoo": 300_000}
@@ -291,6 +293,29 @@ def test_count_after_removed_copies(serve: Serve, kind: str) -> None:
     finally:
         client.close()
     check_replay(server, "copies")
+
+
+def test_large_layer_is_needed_in_the_middle_of_a_batch(serve: Serve) -> None:
+    """The worker adds the first keys of a record, and the control plane the others once there is
+    memory for the layer: the filter is as if one process had added them."""
+    server, plain = serve(), RedisCuckooFilter(capacity=100_000, expansion=16)
+    keys = [b"key %d" % number for number in range(140_000)]
+    with Connection(server.resp_port) as connection:
+        connection.ask("CF.RESERVE", "f", 100_000, "EXPANSION", 16)
+        for start in range(0, len(keys), 5000):
+            some = keys[start : start + 5000]
+            assert connection.ask_all([("CF.ADD", "f", key) for key in some]) == [1] * len(some)
+            for key in some:
+                plain.add(key)
+        assert plain.num_layers == 2
+        at, part = connection.ask("CF.SCANDUMP", "f", 0)
+        position, expected = plain.chunk(0)
+        while at:
+            assert (at, part) == (position, expected)
+            at, part = connection.ask("CF.SCANDUMP", "f", at)
+            position, expected = plain.chunk(position)
+        assert position == 0
+    check_replay(server, "large layer")
 
 
 # A filter that grows. At 482,000 keys (1%: 501,000) its slots become narrower. A server that grows

@@ -145,7 +145,7 @@ impl Chain {
             self.kept.head = Bits::zeroed(nbytes as usize).ok_or(Refusal::NoMemory(nbytes))?;
             self.layers.truncate(1);
         }
-        self.kept.spare = None;
+        self.kept.drop_spare();
         self.layers[0].bits.clear();
         self.layers[0].numbers.keys = 0;
         self.keys = 0;

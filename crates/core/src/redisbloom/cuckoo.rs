@@ -153,6 +153,7 @@ impl Cuckoo {
         if whole > MOST_BYTES || count >= u64::from(u16::MAX) {
             return Err(beyond());
         }
+        self.kept.defer(lines(nbytes))?;
         let bits = self.kept.layer(lines(nbytes))?;
         self.layers.push(Layer { bits, buckets });
         Ok(())
@@ -237,6 +238,7 @@ impl Cuckoo {
     pub fn clear(&mut self) -> Result<(), Refusal> {
         self.kept.change()?;
         self.layers.truncate(1);
+        self.kept.drop_spare();
         self.layers[0].bits.clear();
         (self.numbers.keys, self.numbers.removed) = (0, 0);
         Ok(())

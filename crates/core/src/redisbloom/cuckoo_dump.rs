@@ -117,6 +117,15 @@ impl Layered for Cuckoo {
         &self.kept
     }
 
+    #[inline(always)]
+    fn lacks(&self, _keys: u64) -> Option<u64> {
+        self.kept.lacks(self.kept.wanted?)
+    }
+
+    fn spare(&mut self, memory: Bits) {
+        self.kept.spare = Some(memory);
+    }
+
     fn change(&mut self) -> Result<(), Refusal> {
         self.kept.change()
     }

@@ -61,16 +61,14 @@ pub trait Layered: Sized {
 
     fn change(&mut self) -> Result<(), Refusal>;
 
-    /// Bytes of the layer that is needed before so many keys more are in, if there is no memory to
-    /// spare for it yet. Growing is not done ahead: the same keys would be in other layers than
-    /// RedisBloom's. When a cuckoo filter grows nobody can tell: it finds no place for some key
-    /// while two fifths of it are free.
-    fn lacks(&self, _keys: u64) -> Option<u64> {
-        None
-    }
+    /// Returns the bytes of the layer that must exist before this many more keys are added, if there
+    /// is no memory to spare for it yet. Layers are not added ahead: the same keys would be in other
+    /// layers than in RedisBloom. It cannot be foreseen which key needs a new layer of a cuckoo
+    /// filter, which can happen with two fifths of the slots free: it is known once a key waits.
+    fn lacks(&self, keys: u64) -> Option<u64>;
 
     /// Keeps zeroed memory for the next layer.
-    fn spare(&mut self, _memory: Bits) {}
+    fn spare(&mut self, memory: Bits);
 
     /// Capacity, error rate and number of hashes, for a file's header.
     fn describe(&self) -> (u64, f64, u16);

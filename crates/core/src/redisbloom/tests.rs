@@ -5,6 +5,7 @@ use super::cuckoo::Cuckoo;
 use super::dump::{Layered, Malformed};
 use super::murmur64a;
 use crate::bits::Bits;
+use crate::budget::{with_deferred_growth, without_growth};
 use crate::kind::Refusal;
 
 fn key(i: u64) -> [u64; 2] {
@@ -26,6 +27,40 @@ fn sizes_are_those_of_info() {
     assert_eq!(chain.size(), 240);
     assert_eq!(chain.layers()[0].numbers.num_hashes, 8);
     assert_eq!(Cuckoo::new(1000, 2, 20, 1).unwrap().size(), 1080);
+}
+
+/// A key that needs a large layer is refused without an effect until there is memory for it. The
+/// layer is then the same as one that was added at once.
+#[test]
+fn a_large_layer_can_wait_for_its_memory() {
+    let [mut plain, mut waiting] = [0, 1].map(|_| Cuckoo::new(1 << 14, 2, 20, 32).unwrap());
+    let mut refused = 0;
+    for i in 0..20_000u64 {
+        let h = Cuckoo::hash(&i.to_le_bytes());
+        plain.add(h).unwrap();
+        let before = waiting.chunk(1);
+        while let Err(refusal) = with_deferred_growth(|| waiting.add(h)) {
+            assert_eq!((refusal, waiting.chunk(1) == before), (Refusal::Later, true));
+            let nbytes = waiting.lacks(1).unwrap();
+            waiting.spare(Bits::zeroed(nbytes as usize).unwrap());
+            refused += 1;
+        }
+        assert_eq!(waiting.lacks(1), None);
+    }
+    assert_eq!((refused, waiting.layers().len()), (1, 2));
+    let dump = |filter: &Cuckoo| {
+        let chunks = std::iter::successors(Some(filter.chunk(0)), |(at, _)| {
+            (*at != 0).then(|| filter.chunk(*at))
+        });
+        chunks.flat_map(|(_, bytes)| bytes).collect::<Vec<u8>>()
+    };
+    assert!(dump(&plain) == dump(&waiting));
+    // Where no filter may grow there is nothing to wait for.
+    let mut full = Cuckoo::new(1 << 14, 2, 20, 32).unwrap();
+    let add = |i: u64| without_growth(|| full.add(Cuckoo::hash(&i.to_le_bytes())));
+    let refusal = (0..20_000).map(add).find_map(Result::err);
+    assert!(matches!(refusal, Some(Refusal::NoMemory(_))));
+    assert_eq!(full.lacks(1), None);
 }
 
 #[test]

@@ -144,17 +144,15 @@ fn pair(bytes: [[u8; 8]; 2]) -> [u64; 2] {
     bytes.map(u64::from_le_bytes)
 }
 
-impl Chain {
-    /// Gets memory for the next layer ahead, if this many keys may need it, without the interpreter
-    /// lock. The layer starts when the keys are added; without memory, adding them fails.
-    pub fn make_room(&self, keys: u64) -> Result<(), Fault> {
-        let Some(nbytes) = counted::read(&self.gate, |chain| chain.lacks(keys))? else {
-            return Ok(());
-        };
-        let memory = Bits::zeroed(nbytes as usize).inspect(Bits::touch);
-        let Some(memory) = memory else { return Ok(()) };
-        counted::write(&self.gate, |chain| chain.spare(memory))
-    }
+/// Gets memory for the next layer ahead, if this many keys may need it, without the interpreter lock.
+/// The layer starts when the keys are added; without memory, adding them fails.
+pub fn make_room<T: Layered + Send + Sync>(gate: &Gate<T>, keys: u64) -> Result<(), Fault> {
+    let Some(nbytes) = counted::read(gate, |filter| filter.lacks(keys))? else {
+        return Ok(());
+    };
+    let memory = Bits::zeroed(nbytes as usize).inspect(Bits::touch);
+    let Some(memory) = memory else { return Ok(()) };
+    counted::write(gate, |filter| filter.spare(memory))
 }
 
 /// What both classes can do, and what only one can.

@@ -17,12 +17,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::errors::{error, no_memory};
+use crate::errors::{LATER, error, no_memory};
 use crate::filters::bank::Bank;
 use crate::filters::bloom::Bloom;
 use crate::filters::counted;
 use crate::filters::family::Family;
-use crate::filters::redisbloom::{Chain, Cuckoo};
+use crate::filters::redisbloom::{Chain, Cuckoo, make_room};
 use crate::keys::hashes::append_hashes;
 use crate::keys::key::hash_key;
 
@@ -215,6 +215,7 @@ pub fn raise(py: Python<'_>, fault: Fault) -> PyErr {
     match fault {
         Fault::Broken(message) => error(py, "CorruptData", message),
         Fault::NoMemory(nbytes) => no_memory(py, nbytes),
+        Fault::Later => error(py, "BloomeryError", LATER.into()),
     }
 }
 
@@ -390,7 +391,10 @@ impl Filter for AnyFilter {
             Kind::Chain(chain) => {
                 counted::read(&chain.get().gate, |chain| lacks(chain.lacks(keys)))
             }
-            Kind::Bloom(_) | Kind::Cuckoo(_) | Kind::Bank(_) => return false,
+            Kind::Cuckoo(cuckoo) => {
+                counted::read(&cuckoo.get().gate, |cuckoo| lacks(cuckoo.lacks(keys)))
+            }
+            Kind::Bloom(_) | Kind::Bank(_) => return false,
         };
         large.unwrap_or(false) // a broken filter reports it when it is used
     }
@@ -398,7 +402,8 @@ impl Filter for AnyFilter {
     /// For the next layer of a RedisBloom filter. Layers themselves follow the keys.
     fn make_room(&self, keys: usize) -> Result<(), Fault> {
         match &self.0 {
-            Kind::Chain(chain) => chain.get().make_room(keys as u64),
+            Kind::Chain(chain) => make_room(&chain.get().gate, keys as u64),
+            Kind::Cuckoo(cuckoo) => make_room(&cuckoo.get().gate, keys as u64),
             _ => Ok(()),
         }
     }
@@ -463,6 +468,7 @@ impl Filter for AnyFilter {
             Ok(_) => Err(Refusal::Full("Maximum expansions reached".into())),
             Err(Fault::Broken(message)) => Err(Refusal::Full(message)),
             Err(Fault::NoMemory(nbytes)) => Err(Refusal::NoMemory(nbytes)),
+            Err(Fault::Later) => Err(Refusal::Later),
         }
     }
 

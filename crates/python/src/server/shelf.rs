@@ -1,12 +1,12 @@
 //! The keyspace of a server as Python calls it. Python decides which filters exist: only `State`
 //! (service/domain/state.py) puts and drops them.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bloomery_core::scan::{Figures, Scan};
-use bloomery_server::apply::{Applied, Outcome, Progress, read_hashes};
+use bloomery_server::apply::{Outcome, Progress, read_hashes};
 use bloomery_server::keyspace::{
     ADD_IN_PLACE, ADD_NEW_IN_PLACE, CommandFamily, Counters, Data, Entry, Keyspace, Payload,
     Record, has_keys, split_name,
@@ -24,8 +24,6 @@ use crate::server::workers::Waiters;
 #[pyclass(frozen, module = "bloomery._native")]
 pub struct Shelf {
     pub keyspace: Arc<Keyspace>,
-    /// The record that `apply` has applied in part.
-    partial: Mutex<Option<Applied>>,
 }
 
 /// What `Shelf.sample` returns.
@@ -145,7 +143,7 @@ fn check_op(py: Python<'_>, op: u8) -> PyResult<()> {
 impl Shelf {
     #[new]
     fn new() -> Self {
-        Shelf { keyspace: Arc::default(), partial: Mutex::default() }
+        Shelf { keyspace: Arc::default() }
     }
 
     /// The latency of commands, from the arrival of a chunk until its replies are sent.
@@ -288,10 +286,9 @@ impl Shelf {
         let mut outcomes = Vec::with_capacity(left.len());
         let done = {
             let _section = section(py);
-            let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
             let each = left.iter().map(|(id, op, data)| (*id, *op, data.as_bytes()));
             let names = self.keyspace.names();
-            self.keyspace.apply(&names, each, &mut outcomes, &mut partial, Some(until))
+            self.keyspace.apply(&names, each, &mut outcomes, Some(until))
         };
         for outcome in outcomes {
             match outcome {
@@ -306,7 +303,8 @@ impl Shelf {
         }
     }
 
-    /// Applies one record of keys, however long it takes; from any thread, if the name is locked.
+    /// Applies one record of keys, or the rest of it, however long it takes; from any thread, if the
+    /// name is locked.
     /// Returns a result as `apply` appends it. An error is this process's own, such as too little
     /// memory; the keys before it are applied.
     fn apply_one<'py>(
@@ -327,11 +325,12 @@ impl Shelf {
         let grows = entry.filter.needs_room(count);
         let keyspace = &self.keyspace;
         let work = move || {
-            let mut applied = Applied::default();
+            let mut applied = keyspace.take_begun(id).unwrap_or_default();
             if !matches!(op, ADD_IN_PLACE | ADD_NEW_IN_PLACE) {
                 entry.filter.make_room(count)?;
             }
-            entry.apply(keyspace, op, &hashes, &mut applied)?;
+            let done = applied.answers.len() * entry.filter.width();
+            entry.apply(keyspace, op, &hashes[done..], &mut applied)?;
             Ok(applied)
         };
         // Others wait while it holds the interpreter lock, which takes long only if it grows.

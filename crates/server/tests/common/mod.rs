@@ -150,10 +150,10 @@ pub fn applied(keyspace: &Keyspace, batch: &Pending) -> Vec<Outcome> {
         Data::Given(payload) => payload.bytes().to_vec(),
     };
     let records: Vec<_> = batch.records.iter().map(|r| (r.id, r.op, data(&r.data))).collect();
-    let (mut outcomes, mut partial) = (Vec::new(), None);
+    let mut outcomes = Vec::new();
     let names = keyspace.names();
     let each = records.iter().map(|(id, op, data)| (*id, *op, &data[..]));
-    let progress = keyspace.apply(&names, each, &mut outcomes, &mut partial, None);
+    let progress = keyspace.apply(&names, each, &mut outcomes, None);
     assert_eq!(progress.unwrap(), Progress::Done);
     outcomes
 }

@@ -529,7 +529,9 @@ class State:
         if entry.loading is not None:
             yield from self._load(entry, position - 1, part)
         elif "loadable" in entry.settings:
-            self.filter_of(entry).load_chunk(position, part)
+            filter = self.filter_of(entry)
+            # The kernel makes the memory now: a huge page took 5 ms.
+            yield LongWork(filter.nbytes, partial(filter.load_chunk, position, part))
         else:
             raise errors.ReadOnlyFilter(
                 f"filter {quoted(name)} is in use, and a chunk would overwrite its keys; delete it "

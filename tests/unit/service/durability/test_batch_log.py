@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from bloomery import errors
+from bloomery import BloomFilter, errors
 from bloomery.filters import creation
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
+from bloomery.service.durability import batch_log
 from unit.service.durability.serving import SETTINGS
 from unit.service.follower import SOON
 from unit.service.opened import (
@@ -27,7 +28,7 @@ from unit.service.opened import (
     opened,
     slow_log,
 )
-from waiting import wait_until_async
+from waiting import PATIENCE, wait_until_async
 
 LARGE = {"capacity": 8_000_000, "error_rate": 0.01}  # more than `operations.LARGE` bytes
 
@@ -176,6 +177,32 @@ def test_batch_waits_while_the_disk_is_late(tmp_path: Path) -> None:
             served.batches.flushed()
             assert await asyncio.wait_for(adding, SOON) == (b"\1", None)
             assert (sequencer.late_since, sequencer.delayed) == (None, 1)
+
+    asyncio.run(main())
+
+
+def test_many_bytes_are_flushed_before_the_second_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later flush would have more to do, and writes would wait for it."""
+    monkeypatch.setattr(batch_log, "_FLUSH_SECONDS", PATIENCE)
+    saved = BloomFilter(capacity=1_000_000).to_bytes()
+
+    async def main() -> None:
+        async with opened(tmp_path) as served:
+            flush, flushed = served.log.flush, threading.Event()
+
+            def noted() -> None:
+                flush()
+                flushed.set()
+
+            served.log.flush = noted  # type: ignore[method-assign]
+            flushing = asyncio.ensure_future(served.batches.flush_each_second())
+            for number in range(8):
+                await served.commands.load(b"loaded %d" % number, 1, saved)
+            assert await wait_until_async(flushed.is_set, SOON)
+            flushing.cancel()
+            await asyncio.wait([flushing])
 
     asyncio.run(main())
 
@@ -350,17 +377,25 @@ def test_log_fails_while_a_thread_works(tmp_path: Path, operation: str) -> None:
     assert_replay_is_same(tmp_path, asyncio.run(main()))
 
 
-def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path) -> None:
+LAYERED: dict[str, dict[str, Any]] = {
+    "redisbloom": {"capacity": 100_000, "error_rate": 0.01, "expansion": 20},
+    "rediscuckoo": {"capacity": 100_000, "expansion": 16},
+}
+
+
+@pytest.mark.parametrize("kind", LAYERED)
+def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path, kind: str) -> None:
     """While the kernel provides it others are answered; the keys are in the layers in which they
-    would be without, and a restart has the same bytes."""
-    settings: dict[str, Any] = {"capacity": 100_000, "error_rate": 0.01, "expansion": 20}
-    plain = creation.create({"kind": "redisbloom", **settings}, lambda: 0.0)
+    would be without, and a restart has the same bytes. A cuckoo filter needs the layer in the
+    middle of a record, whose first keys are added once."""
+    settings = LAYERED[kind]
+    plain = creation.create({"kind": kind, **settings}, lambda: 0.0)
     layers: list[int] = []
 
     async def main() -> State:
         async with opened(tmp_path) as served:
             commands, locks = served.commands, served.engine.locks
-            await commands.create(b"large", "redisbloom", **settings)
+            await commands.create(b"large", kind, **settings)
             await commands.create(b"other", "bloom", capacity=100, error_rate=0.01)
             for start in range(0, 120_000, 250):
                 keys = [b"%d" % number for number in range(start, start + 250)]
@@ -371,7 +406,9 @@ def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path) -> None:
                     if locks.is_locked([b"large"]) and not task.done():
                         assert commands.contains(b"other", ["a"]) == b"\x00"
                         layers.append(served.state.names[b"large"].filter.num_layers)
-                assert task.result()[1] is None
+                answers, refusal = task.result()
+                assert refusal is None
+                assert len(answers) == len(keys)
                 for key in keys:
                     plain.add(key)
         return served.state
@@ -382,6 +419,31 @@ def test_memory_of_a_large_layer_comes_from_a_thread(tmp_path: Path) -> None:
     assert 1 in layers, "no thread provided the memory"
     assert filter == plain
     assert_replay_is_same(tmp_path, state)
+
+
+@pytest.mark.parametrize("kind", LAYERED)
+def test_chunk_of_a_large_dump_waits_for_a_thread(tmp_path: Path, kind: str) -> None:
+    """The kernel makes the memory when a chunk is copied there, which can take milliseconds."""
+    source = creation.create({"kind": kind, "capacity": 8_000_000}, lambda: 0.0)
+    source.add(b"key")
+    first, header = source.chunk(0)
+    following, chunk = source.chunk(first)
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            commands = served.commands
+            await commands.create(b"other", "bloom", capacity=100)
+            await commands.load(b"large", first, header, form=kind)
+            async with busy_threads() as go:
+                loading = asyncio.ensure_future(commands.load(b"large", following, chunk))
+                assert await wait_until_async(lambda: served.engine.locks.is_locked([b"large"]))
+                assert await commands.add(b"other", ["a"]) == (b"\1", None)
+                assert not loading.done()
+                go.set()
+                assert (await loading).filter.chunk(first) == (following, chunk)
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
 
 
 def test_growth_waits_for_a_thread_and_other_filters_do_not(tmp_path: Path) -> None:
