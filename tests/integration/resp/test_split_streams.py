@@ -183,8 +183,8 @@ def splitters(
 
 
 def test_replies_do_not_depend_on_pieces(splitters: list[Splitter]) -> None:
-    """The script is sent undivided, in single bytes, and in two pieces: split at each position under
-    the soak profile, at every second one in `make test`."""
+    """The script is sent undivided, in single bytes, and in two pieces. The soak profile splits at
+    each position, `make test` at every third."""
     expected, length = splitters[0].run(1000, lambda position: False)
     assert expected.startswith(b"+PONG\r\n+OK\r\n:1\r\n*3\r\n:0\r\n:1\r\n:1\r\n*2\r\n:1\r\n:0\r\n")
     assert expected.count(b"+QUEUED") == 4
@@ -192,7 +192,7 @@ def test_replies_do_not_depend_on_pieces(splitters: list[Splitter]) -> None:
     assert b"-ERR Protocol error: invalid bulk length" in expected
     replies, _ = splitters[0].run(1001, lambda position: True)
     assert replies == expected, "in single bytes"
-    step = effort(7, 2, 1)
+    step = effort(7, 3, 1)
 
     def split(part: int) -> None:
         for number, at in enumerate(range(1 + part * step, length, len(splitters) * step)):
