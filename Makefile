@@ -20,7 +20,7 @@ export PYO3_PYTHON = $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run build test test-fast test-rust shuttle miri test-pythons soak bench bench-jobs bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-corpus bench-crawl
+.PHONY: help run build test test-fast test-rust shuttle sanitize test-pythons soak bench bench-jobs bench-service bench-running bench-guard bench-cluster bench-compare figures screenshots lint format wheel wheels tree docs lock fresh-check clean bench-billion bench-corpus bench-crawl
 # Parts of `lint`, apart so that `make test` runs two of them at a time.
 .PHONY: lint-python lint-stubs lint-rust lint-deploy
 # Every test imported once, so that bytecode is kept of all: else each worker would compile all of it for itself.
@@ -60,9 +60,15 @@ test-rust: $(STAMPS)/venv ## the Rust core's tests
 shuttle: ## the hand-over between workers and the control plane, in thousands of schedules
 	cargo test --locked --quiet -p bloomery-server --features shuttle --test handover
 
-miri: ## the core's reads and writes of memory, checked by Miri (needs a nightly toolchain with it; minutes)
-	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --package bloomery-core --lib -- \
-		bits probe:: fold:: cells:: threads:: utf8::
+# RUSTC_BOOTSTRAP lets a stable compiler take -Z. Not the thread sanitizer: it reports the locks of a standard library
+# that was not built with it.
+sanitize: ## the Rust tests under the address sanitizer, and the core's under Miri if a nightly toolchain has it (minutes)
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test --locked --quiet --tests -p bloomery-core -p bloomery-server \
+		--target $$(rustc -vV | sed -n 's/^host: //p') --target-dir target/sanitize
+	@if cargo +nightly miri --version > /dev/null 2>&1; then \
+		MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked --package bloomery-core --lib -- \
+			bits probe:: fold:: cells:: threads:: utf8::; \
+	else echo "Miri did not run: no nightly toolchain has it" >&2; fi
 
 test-pythons: build $(STAMPS)/dev ## the wheel and its tests on every other CPython found (PATH, pyenv, PYTHONS=...)
 	$(BIN)/python -m scripts.test_pythons

@@ -116,7 +116,7 @@ impl Drop for Allocated {
 ///   language has a rule for: the same assumption about whole words.
 ///
 /// The pointer comes from whoever made the memory and never from a `&`, so that it may be written
-/// through: Miri checks it (`make miri`).
+/// through: Miri checks it (`make sanitize`).
 #[derive(Clone)]
 pub struct Bits {
     words: *mut AtomicU64,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import effort
+from integration.durability.exports import differences, exports
 from integration.durability.load import RATE, Writer
 from integration.resp.wire import Connection, Refused, Word, ask, request
 from integration.servers import BloomeryServer, Serve, wait_until
@@ -69,12 +71,30 @@ class Story:
         self.server.kill()
 
 
-@pytest.mark.parametrize(("layout", "fsync"), [("bloomery", "everysec"), ("redisbloom", "always")])
-def test_killed_under_load(serve: Serve, layout: str, fsync: str) -> None:
+def on_threads(count: int) -> tuple[str, str]:
+    """Return the option for a number of workers."""
+    return "--set", f"threads={count}"
+
+
+@pytest.mark.parametrize(
+    ("layout", "fsync", "threads"),
+    [
+        ("bloomery", "everysec", 4),
+        ("redisbloom", "always", 2),
+        pytest.param("bloomery", "everysec", 2, marks=pytest.mark.soak),
+        pytest.param("redisbloom", "always", 4, marks=pytest.mark.soak),
+    ],
+)
+def test_killed_under_load(
+    serve: Serve, tmp_path: Path, layout: str, fsync: str, threads: int
+) -> None:
     """Every acknowledged key, removal, count, name and time is there after any number of kills, of
-    the server while it serves, while it makes snapshots and while it recovers."""
-    story = Story(serve(*BUSY, "--bf-layout", layout, "--fsync", fsync), seed=len(layout))
-    for _ in range(effort(2, 2, 50)):
+    the server while it serves, while it makes snapshots and while it recovers. An interrupted
+    recovery leads to the same memory as a complete one, and replay to the memory of the live
+    server."""
+    options = ("--bf-layout", layout, "--fsync", fsync, *on_threads(threads))
+    story = Story(serve(*BUSY, *options), seed=len(layout))
+    for number in range(effort(2, 2, 50)):
         story.load(story.random.uniform(0.1, 1.2))
         if story.random.random() < 0.5:
             with Connection(story.server.resp_port) as connection:
@@ -82,18 +102,33 @@ def test_killed_under_load(serve: Serve, layout: str, fsync: str) -> None:
                     connection.ask("BGSAVE")
                 time.sleep(story.random.uniform(0, 0.6))
         story.server.kill()
-        if story.random.random() < 0.5:
+        left = tmp_path / f"left {number}"
+        interrupted = story.random.random() < 0.5
+        if interrupted:
+            shutil.copytree(story.server.data, left)
             story.kill_recovery()
         story.server.start()
         story.verify()
+        if interrupted:
+            other = serve(*options, data=left)
+            assert differences(exports(other), exports(story.server)) == []
+            other.kill()
+            shutil.rmtree(left)
         assert "recovery:" not in story.server.printed()
+    story.load(0.3)
+    story.verify()
+    live = exports(story.server)
+    story.server.kill()
+    story.server.start()
+    wrong = differences(live, exports(story.server))
+    assert not wrong, "\n".join(["replay is not live memory", *wrong])
     assert sum(writer.acknowledged for writer in story.writers) > 0
 
 
 def test_killed_snapshotter(serve: Serve) -> None:
     """A snapshotter that is killed costs a snapshot, which is said; the next one is made, and
     nothing is lost."""
-    story = Story(serve(), seed=7, saving=False)
+    story = Story(serve(*on_threads(2)), seed=7, saving=False)
     for _ in range(effort(1, 1, 20)):
         story.load(0.3)
         port = story.server.resp_port
@@ -125,7 +160,7 @@ def test_killed_snapshotter(serve: Serve) -> None:
 def test_terminated_under_load(serve: Serve) -> None:
     """SIGTERM under load ends with code 0, loses nothing that was acknowledged, and leaves a
     snapshot of everything: the next start has nothing to replay."""
-    story = Story(serve(*BUSY), seed=11)
+    story = Story(serve(*BUSY, *on_threads(4)), seed=11)
     for _ in range(effort(1, 2, 30)):
         story.load(story.random.uniform(0.2, 0.8))
         assert story.server.stop() == 0, story.server.printed()

@@ -4,6 +4,7 @@ filters and a manifest. The folder gets its name when it is whole and on the dis
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -199,9 +200,10 @@ def check_file(path: Path, saved: ManifestEntry) -> None:
 
 
 def read_chunks(file: BinaryIO) -> Iterator[bytes]:
-    """All bytes of a file, in parts."""
-    while part := file.read(_STEP_BYTES):
-        yield part
+    """Yield a file in the chunks that its checksum is made of, each read in short steps."""
+    steps = iter(lambda: file.read(_STEP_BYTES), b"")
+    while chunk := b"".join(itertools.islice(steps, files.CHUNK_BYTES // _STEP_BYTES)):
+        yield chunk
 
 
 def folder_of(data: str | os.PathLike[str], number: int) -> Path:

@@ -62,14 +62,14 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
         raise _BAD_PAYLOAD from problem
     _require_small(checked.nbytes)
     del checked  # its memory is for the one that is kept
-    now = 0 if "ABSTTL" in options else client.context.engine.now
+    now = 0 if "ABSTTL" in options else int(client.context.engine.now * 1000)  # as EXPIRE and TTL
     try:
         await commands.load(
             name,
             1,
             payload,
             replace="REPLACE" in options,
-            expires_at=now + ttl / 1000 if ttl else None,
+            expires_at=(now + ttl) / 1000 if ttl else None,
         )
     except errors.FilterExists:  # another client was faster
         raise _BUSY from None
