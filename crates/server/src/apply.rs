@@ -127,6 +127,20 @@ impl Keyspace {
 }
 
 impl Entry {
+    /// Adds or removes all hashed keys of a record, however long it takes.
+    pub fn apply_all(
+        &self,
+        keyspace: &Keyspace,
+        op: u8,
+        hashes: &[u64],
+        applied: &mut Applied,
+    ) -> Result<(), Fault> {
+        if !matches!(op, ADD_IN_PLACE | ADD_NEW_IN_PLACE) {
+            self.filter.make_room(hashes.len() / self.filter.width())?;
+        }
+        self.apply(keyspace, op, hashes, applied)
+    }
+
     /// Adds or removes some hashed keys of a record.
     pub fn apply(
         &self,
