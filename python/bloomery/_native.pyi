@@ -922,6 +922,13 @@ class LogChunks:
     ) -> Self: ...
     def read(self) -> list[tuple[int, float, int, int, bytes]]:
         """The next rows (number, time, filter, operation, data); none at the end."""
+    def apply(self, shelf: Shelf) -> list[tuple[int, float, int, int, bytes]] | None:
+        """Apply rows of keys to the filters on a shelf, until Python must apply one: return that
+        row, and others after it. Some time passes at most, so there may be none. None: the log has
+        ended."""
+    @property
+    def latest(self) -> float:
+        """The latest time of a row that `apply` has applied."""
     @property
     def segments(self) -> list[int]: ...
     @property

@@ -134,6 +134,21 @@ impl Keyspace {
 }
 
 impl Entry {
+    /// Adds or removes the hashed keys of a record that have no answer yet, however long it takes.
+    pub fn apply_all(
+        &self,
+        keyspace: &Keyspace,
+        op: u8,
+        hashes: &[u64],
+        applied: &mut Applied,
+    ) -> Result<(), Fault> {
+        if !matches!(op, ADD_IN_PLACE | ADD_NEW_IN_PLACE) {
+            self.filter.make_room(hashes.len() / self.filter.width())?;
+        }
+        let done = applied.answers.len() * self.filter.width();
+        self.apply(keyspace, op, &hashes[done..], applied)
+    }
+
     /// Adds or removes some hashed keys of a record.
     pub fn apply(
         &self,

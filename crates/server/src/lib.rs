@@ -14,6 +14,7 @@ pub mod long_read;
 pub mod output;
 pub mod permits;
 pub mod pipeline;
+pub mod replay;
 pub mod sequencer;
 pub mod session;
 pub mod sync;

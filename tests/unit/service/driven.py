@@ -13,6 +13,7 @@ from bloomery.service.domain.state import State
 from bloomery.service.durability.batch_log import FileBatchLog
 from bloomery.service.durability.log import Log
 from bloomery.service.durability.log_reader import LogReader, Row
+from bloomery.service.durability.replay import replay
 from bloomery.service.engine import Engine
 from waiting import wait_until_async
 
@@ -48,6 +49,13 @@ class Driven:
         self.batches.sequencer.join()
         assert await wait_until_async(lambda: self.batches.sequencer.idle)
         await self.batches.finished()
+
+    def replayed_state(self) -> State:
+        """The filters that a replay of the log leads to."""
+        state, problems = State(), list[str]()
+        replay(state, LogReader(self.folder, 1, 0), problems)
+        assert problems == []
+        return state
 
     def rows(self) -> list[Row]:
         """What the log has."""

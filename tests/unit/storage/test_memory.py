@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from bloomery import BloomFilter, _native
-from bloomery.errors import InvalidParameter, NotEnoughMemory
+from bloomery.errors import CorruptData, InvalidParameter, NotEnoughMemory
 from bloomery.filters.files import Loading
 from bloomery.storage import memory
 from bloomery.storage.files import HEADER_BYTES
@@ -213,3 +214,69 @@ def test_a_filter_in_parts_takes_memory_as_its_parts_come() -> None:
     assert 10 < sum(map(bool, costs)) < len(costs) // 20
     assert loaded == whole
     assert Loading().nbytes_of(b"no head") == 0
+
+
+FILLED = (9 << 20) + 72  # bytes, which several threads read; the last part is short
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> tuple[Path, bytes]:
+    """A file of random bytes after a head, and those bytes."""
+    path, content = tmp_path / "content", Random(1).randbytes(FILLED)
+    path.write_bytes(b"head" + content)
+    return path, content
+
+
+def fill(path: Path, start: int = 0, before: int = 0) -> tuple[bytes, tuple[int, int]]:
+    """Read a file into memory from an offset on; return the memory, and what `fill` returns."""
+    body = _native.Memory(start + FILLED + 56)  # whole lines
+    with path.open("rb") as file:
+        done = body.fill(file.fileno(), 4, start, FILLED, before)
+    return body.read(start, FILLED), done
+
+
+@pytest.mark.parametrize("start", [0, 64, 1 << 20])
+def test_file_is_read_by_threads_as_by_one(filled: tuple[Path, bytes], start: int) -> None:
+    """Parts are summed in their order, whichever thread reads them."""
+    path, content = filled
+    for before in (0, 12345):
+        assert fill(path, start, before) == (content, (FILLED, _native.checksum(content, before)))
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 2 << 20, (2 << 20) + 1, (5 << 20) - 1, FILLED - 1])
+def test_file_that_is_shorter_is_read_up_to_its_end(
+    filled: tuple[Path, bytes], nbytes: int
+) -> None:
+    """Nothing after the end counts, and no thread waits for a part that is not there."""
+    path, content = filled
+    os.truncate(path, 4 + nbytes)
+    assert fill(path)[1] == (nbytes, _native.checksum(content[:nbytes]))
+
+
+def test_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """By whichever thread it is read."""
+    body = _native.Memory(FILLED + 56)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(IsADirectoryError):
+            body.fill(folder, 0, 0, FILLED, 0)
+    finally:
+        os.close(folder)
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_damage_in_any_part_is_found(tmp_path: Path, part: int) -> None:
+    """One flipped bit, in what each thread may have read."""
+    path = tmp_path / "filter.bloom"
+    made = BloomFilter(8_000_000)
+    made.update(range(1000))
+    made.save(path)
+    assert BloomFilter.load(path) == made
+    at = HEADER_BYTES + part * (2 << 20) + 7
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 4]))
+    with pytest.raises(CorruptData):
+        BloomFilter.load(path)

@@ -11,12 +11,14 @@ use std::os::fd::FromRawFd;
 use std::os::raw::c_int;
 #[cfg(unix)]
 use std::os::unix::fs::FileExt;
+#[cfg(unix)]
+use std::sync::Condvar;
+#[cfg(unix)]
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bloomery_core::bits::{self, Bits, LINE_BYTES};
 use bloomery_core::budget;
-#[cfg(unix)]
-use bloomery_core::format::CHUNK_BYTES;
 use bloomery_core::format::checksum;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -155,7 +157,8 @@ fn touch_part(bits: &Bits, offset: usize, count: usize) {
     }
 }
 
-/// Each part is summed while it is still in the processor's cache.
+/// Reads a file with several threads. The kernel makes the memory, which takes most of the time,
+/// longest where the host of a virtual machine has to find it first: 4.5 ms for 2 MiB per core.
 #[cfg(unix)]
 fn read_into(
     bits: &Bits,
@@ -167,31 +170,103 @@ fn read_into(
 ) -> std::io::Result<(usize, u64)> {
     // SAFETY: the caller's descriptor, which is open for the time of the call and not closed here.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
-    let (mut done, mut sum) = (0, before);
-    while done < count {
-        let part = CHUNK_BYTES.min(count - done);
+    let summed = Summed { parts: 0, nbytes: 0, sum: before, ended: Ok(false) };
+    let claimed = AtomicUsize::new(0);
+    let summed = Mutex::new(summed);
+    let (reading, ready) = (Reading { bits, file: &file, offset, start, count }, Condvar::new());
+    let work = || reading.read_and_sum(&claimed, &summed, &ready);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let helpers = cores.min(MAX_READERS).min(count.div_ceil(TOUCHED_AT_ONCE)).saturating_sub(1);
+    std::thread::scope(|scope| {
+        for _ in 0..helpers {
+            // Without a thread to be had the others read all of it.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let summed = summed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summed.ended.map(|_| (summed.nbytes, summed.sum))
+}
+
+/// Threads that read one file.
+#[cfg(unix)]
+const MAX_READERS: usize = 4;
+
+/// A part of a file, which is read over a part of a filter's memory.
+#[cfg(unix)]
+struct Reading<'a> {
+    bits: &'a Bits,
+    file: &'a File,
+    offset: u64,
+    start: usize,
+    count: usize,
+}
+
+/// How far the bytes are summed: in order, since each sum goes on from the one before.
+#[cfg(unix)]
+struct Summed {
+    parts: usize,
+    nbytes: usize,
+    sum: u64,
+    /// Whether the file is shorter, or what kept it from being read.
+    ended: std::io::Result<bool>,
+}
+
+#[cfg(unix)]
+impl Reading<'_> {
+    /// Reads the parts that this thread claims. It sums each soon after, when it is in the
+    /// processor's cache, and those before it are summed.
+    fn read_and_sum(&self, claimed: &AtomicUsize, summed: &Mutex<Summed>, ready: &Condvar) {
+        loop {
+            let part = claimed.fetch_add(1, Relaxed);
+            let at = part.saturating_mul(TOUCHED_AT_ONCE);
+            if at >= self.count {
+                return;
+            }
+            let nbytes = TOUCHED_AT_ONCE.min(self.count - at);
+            let read = self.read_part(at, nbytes);
+            let summed = summed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut summed = ready
+                .wait_while(summed, |summed| summed.parts != part)
+                .unwrap_or_else(PoisonError::into_inner);
+            if matches!(summed.ended, Ok(false)) {
+                match read {
+                    Ok(bytes) => {
+                        summed.sum = checksum(bytes, summed.sum);
+                        summed.nbytes += bytes.len();
+                        summed.ended = Ok(bytes.len() < nbytes);
+                    }
+                    Err(problem) => summed.ended = Err(problem),
+                }
+            }
+            summed.parts += 1;
+            ready.notify_all();
+            if !matches!(summed.ended, Ok(false)) {
+                return; // parts that others claimed are read, and not summed
+            }
+        }
+    }
+
+    fn read_part(&self, at: usize, nbytes: usize) -> std::io::Result<&[u8]> {
         // Else the kernel makes the pages as it copies, with the lock on the map of the process,
         // and others who map memory, as imports do all the time, wait for each.
-        touch_part(bits, start + done, part);
-        // SAFETY: within the bits, which are the loader's alone as long as they are locked.
-        let chunk =
-            unsafe { std::slice::from_raw_parts_mut(bits.as_ptr().add(start + done), part) };
+        touch_part(self.bits, self.start + at, nbytes);
+        // SAFETY: within the bits, which are the loader's alone as long as they are locked; one
+        // thread claims each part.
+        let part = unsafe {
+            std::slice::from_raw_parts_mut(self.bits.as_ptr().add(self.start + at), nbytes)
+        };
         let mut read = 0;
-        while read < part {
-            match file.read_at(&mut chunk[read..], offset + (done + read) as u64) {
+        while read < nbytes {
+            match self.file.read_at(&mut part[read..], self.offset + (at + read) as u64) {
                 Ok(0) => break,
                 Ok(more) => read += more,
                 Err(problem) if problem.kind() == ErrorKind::Interrupted => {}
                 Err(problem) => return Err(problem),
             }
         }
-        sum = checksum(&chunk[..read], sum);
-        done += read;
-        if read < part {
-            break;
-        }
+        Ok(&part[..read])
     }
-    Ok((done, sum))
 }
 
 /// A part of a filter's memory, in the order in which it is saved. It stays as it is when the

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use bloomery_server::log::{
     self, Batch, Control, Fsync, Log, LogError, LogReader, Options, RecordTooLong,
 };
+use bloomery_server::replay::{LeftRecord, Replay, ReplayError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{error, invalid};
+use crate::filters::sections::detached;
+use crate::server::any_filter::raise;
+use crate::server::shelf::Shelf;
 
 type Row<'py> = (f64, u64, u8, Bound<'py, PyBytes>);
 type NumberedRow<'py> = (u64, f64, u64, u8, Bound<'py, PyBytes>);
@@ -101,7 +105,7 @@ impl LogWriter {
 
 /// Reads a log.
 #[pyclass(module = "bloomery._native")]
-pub struct LogChunks(LogReader);
+pub struct LogChunks(Replay);
 
 #[pymethods]
 impl LogChunks {
@@ -115,13 +119,15 @@ impl LogChunks {
         salvage: bool,
     ) -> PyResult<Self> {
         let opened = py.detach(|| LogReader::new(&folder, first, seq, end, salvage));
-        opened.map(Self).map_err(|problem| unavailable(py, problem))
+        opened.map(|log| Self(Replay::new(log))).map_err(|problem| unavailable(py, problem))
     }
 
     /// The next rows; none at the end.
     fn read<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<NumberedRow<'py>>> {
-        let read = py.detach(|| self.0.next_chunk()).map_err(|problem| unavailable(py, problem))?;
-        let Some(chunk) = read else { return Ok(Vec::new()) };
+        let read = py.detach(|| self.0.reader.next_chunk());
+        let Some(chunk) = read.map_err(|problem| unavailable(py, problem))? else {
+            return Ok(Vec::new());
+        };
         let rows = chunk.records().map(|record| {
             let data = PyBytes::new(py, record.data);
             (record.seq, record.at, record.filter, record.op, data)
@@ -129,39 +135,66 @@ impl LogChunks {
         Ok(rows.collect())
     }
 
+    /// Applies rows of keys to the filters on a shelf, until Python must apply one: returns that row,
+    /// and others after it. Some time passes at most, so there may be none. None: the log has ended.
+    fn apply<'py>(
+        &mut self,
+        py: Python<'py>,
+        shelf: &Bound<'py, Shelf>,
+    ) -> PyResult<Option<Vec<NumberedRow<'py>>>> {
+        let (replay, keyspace) = (&mut self.0, shelf.get().keyspace.clone());
+        let mut left = Vec::new();
+        let done = detached(py, || replay.step(&keyspace, &mut left));
+        let more = done.map_err(|problem| match problem {
+            ReplayError::Log(problem) => unavailable(py, problem),
+            ReplayError::Fault(fault) => raise(py, fault),
+        })?;
+        let row = |record: LeftRecord| {
+            let LeftRecord { seq, at, filter, op, data } = record;
+            (seq, at, filter, op, PyBytes::new(py, &data))
+        };
+        Ok((more || !left.is_empty()).then(|| left.into_iter().map(row).collect()))
+    }
+
+    /// The latest time of a row that `apply` has applied.
+    #[getter]
+    fn latest(&self) -> f64 {
+        self.0.latest
+    }
+
     #[getter]
     fn segments(&self) -> Vec<u64> {
-        self.0.segments.clone()
+        self.0.reader.segments.clone()
     }
 
     #[getter]
     fn last(&self) -> u64 {
-        self.0.last()
+        self.0.reader.last()
     }
 
     #[getter]
     fn rows(&self) -> u64 {
-        self.0.rows
+        self.0.reader.rows
     }
 
     #[getter]
     fn problems(&self) -> Vec<String> {
-        self.0.problems.clone()
+        self.0.reader.problems.clone()
     }
 
     #[getter]
     fn broken(&self) -> Option<u64> {
-        self.0.broken
+        self.0.reader.broken
     }
 
     #[getter]
     fn intact(&self) -> u64 {
-        self.0.intact
+        self.0.reader.intact
     }
 
     #[getter]
     fn tail(&self) -> Option<String> {
-        self.0.tail.clone()
+        self.0.reader.tail.clone()
     }
 }
 

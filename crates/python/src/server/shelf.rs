@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use bloomery_core::scan::{Figures, Scan};
 use bloomery_server::apply::{Outcome, Progress, read_hashes};
 use bloomery_server::keyspace::{
-    ADD_IN_PLACE, ADD_NEW_IN_PLACE, CommandFamily, Counters, Data, Entry, Keyspace, Payload,
-    Record, has_keys, split_name,
+    CommandFamily, Counters, Data, Entry, Keyspace, Payload, Record, has_keys, split_name,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -326,11 +325,7 @@ impl Shelf {
         let keyspace = &self.keyspace;
         let work = move || {
             let mut applied = keyspace.take_begun(id).unwrap_or_default();
-            if !matches!(op, ADD_IN_PLACE | ADD_NEW_IN_PLACE) {
-                entry.filter.make_room(count)?;
-            }
-            let done = applied.answers.len() * entry.filter.width();
-            entry.apply(keyspace, op, &hashes[done..], &mut applied)?;
+            entry.apply_all(keyspace, op, &hashes, &mut applied)?;
             Ok(applied)
         };
         // Others wait while it holds the interpreter lock, which takes long only if it grows.

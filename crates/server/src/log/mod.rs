@@ -20,7 +20,7 @@ mod tests;
 
 pub use control::Control;
 pub use format::{Batch, FORMAT, Header, RecordTooLong};
-pub use reader::{Chunk, LogReader, Record};
+pub use reader::{Chunk, Cursor, LogReader, Record};
 pub use writer::{Fsync, Log, Options};
 
 use std::io;

@@ -33,27 +33,48 @@ pub struct Chunk {
     last: u64,   // of the last record
 }
 
+/// A position between two records of a chunk.
+#[derive(Clone, Copy)]
+pub struct Cursor {
+    at: usize,
+    frame_end: usize,
+    seq: u64, // of the record before it
+}
+
 impl Chunk {
+    /// The position before the first record.
+    pub fn start(&self) -> Cursor {
+        Cursor { at: 0, frame_end: 0, seq: self.before }
+    }
+
+    /// The record after a position, which moves after it; `None` at the end.
+    #[inline]
+    pub fn next(&self, cursor: &mut Cursor) -> Option<Record<'_>> {
+        if cursor.at == cursor.frame_end {
+            let head = FrameHead::decode(&self.bytes[cursor.at..])?;
+            cursor.frame_end = cursor.at + head.nbytes() as usize;
+            cursor.at += FRAME_HEAD;
+        }
+        let head = RecordHead::decode(&self.bytes[cursor.at..])?;
+        let start = cursor.at + RECORD_HEAD;
+        cursor.at = start + head.length;
+        cursor.seq += 1;
+        let (seq, data) = (cursor.seq, &self.bytes[start..cursor.at]);
+        Some(Record { seq, at: head.at, filter: head.filter, op: head.op, data })
+    }
+
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        let (mut at, mut frame_end, mut seq) = (0, 0, self.before);
-        std::iter::from_fn(move || {
-            if at == frame_end {
-                let head = FrameHead::decode(&self.bytes[at..])?;
-                frame_end = at + head.nbytes() as usize;
-                at += FRAME_HEAD;
-            }
-            let head = RecordHead::decode(&self.bytes[at..])?;
-            let start = at + RECORD_HEAD;
-            at = start + head.length;
-            seq += 1;
-            let data = &self.bytes[start..at];
-            Some(Record { seq, at: head.at, filter: head.filter, op: head.op, data })
-        })
+        let mut cursor = self.start();
+        std::iter::from_fn(move || self.next(&mut cursor))
     }
 
     /// How many records there are.
     pub fn count(&self) -> u64 {
         self.last - self.before
+    }
+
+    pub fn nbytes(&self) -> usize {
+        self.bytes.len()
     }
 }
 

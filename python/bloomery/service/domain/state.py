@@ -130,7 +130,7 @@ class State:
 
     def _show(self, entry: Entry) -> None:
         if self._shelf is not None:
-            _put_on(self._shelf, entry.name, entry)
+            put_on(self._shelf, entry.name, entry)
 
     def _hide(self, name: bytes) -> None:
         """Take a name off the shelf, at the end of the operation."""
@@ -345,7 +345,7 @@ class State:
 
     def _apply_keys(self, entry: Entry, filter: Any, op: Op, data: bytes) -> Any:
         scratch = self._scratch
-        _put_on(scratch, entry.name, replace(entry, filter=filter))
+        put_on(scratch, entry.name, replace(entry, filter=filter))
         try:
             outcome = scratch.apply_one(entry.id, op, data)
             figures = scratch.figures(entry.name)
@@ -575,7 +575,7 @@ class State:
         self.put(entry)
 
 
-def _put_on(shelf: _native.Shelf, name: bytes, entry: Entry) -> None:
+def put_on(shelf: _native.Shelf, name: bytes, entry: Entry) -> None:
     """Show a filter on a shelf as it is now."""
     filter, (limit, threshold) = entry.filter, limit_and_threshold(entry)
     chosen = limit is not None and "on_full" in entry.settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
@@ -36,6 +37,16 @@ class LogReader:
     def chunks(self) -> Iterator[list[Row]]:
         """Yield the rows, some thousands at a time."""
         return iter(self._reader.read, [])
+
+    def apply(self, shelf: _native.Shelf) -> Iterator[list[Row]]:
+        """Apply rows of keys to the filters on a shelf; yield the rows that the caller must apply
+        before the next ones are. Some of these lists are empty: they only show progress."""
+        return iter(partial(self._reader.apply, shelf), None)
+
+    @property
+    def latest(self) -> float:
+        """The latest time of a row that `apply` has applied itself."""
+        return self._reader.latest
 
     def __iter__(self) -> Iterator[Row]:
         return chain.from_iterable(self.chunks())

@@ -1,5 +1,5 @@
 """Reads ahead what a restart will need, while it is busy with something else: the filters of the
-newest snapshot while the server's code is imported, rows of the log while others are replayed.
+newest snapshot, while the server's code is imported.
 
 Nothing is decided here. `recovery` takes a filter if its file is still the one that it would read
 itself; whatever goes wrong here it will meet there, and say.
@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bloomery.filters.files import open as open_filter
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.log_reader import Row
 from bloomery.service.durability.snapshots import SnapshotManifest
 
 _LEAST = 1 << 20  # bytes of a file: smaller ones are read in no time
-_WAITING = 4  # lists of rows that may be read and not yet replayed
 
 _Identity = tuple[int, int, int, int]
 
@@ -69,40 +65,6 @@ class Preload:
                     path = snapshots.folder_of(self._data, number) / saved.file
                     identity = _identity(path)
                     self._read[path] = identity, open_filter(path)
-
-
-@contextmanager
-def read_ahead(chunks: Iterable[list[Row]]) -> Iterator[Iterator[Row]]:
-    """Read lists of rows in a thread, which stops at the end of the block; yields their rows."""
-    parts: queue.Queue[list[Row] | BaseException | None] = queue.Queue(_WAITING)
-    over = False
-
-    def read() -> None:
-        try:
-            for part in chunks:
-                if over:
-                    break
-                parts.put(part)
-            parts.put(None)
-        except BaseException as problem:  # noqa: BLE001  # it is raised where they are replayed
-            parts.put(problem)
-
-    def yielded() -> Iterator[Row]:
-        while (part := parts.get()) is not None:
-            if isinstance(part, BaseException):
-                raise part
-            yield from part
-
-    thread = threading.Thread(target=read, name="bloomery-log-reader")
-    thread.start()
-    try:
-        yield yielded()
-    finally:
-        over = True
-        while thread.is_alive():
-            with contextlib.suppress(queue.Empty):  # room for what it is about to hand over
-                parts.get(timeout=0.01)
-        thread.join()
 
 
 def _identity(path: Path) -> _Identity:

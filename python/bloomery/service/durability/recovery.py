@@ -27,7 +27,7 @@ from bloomery.service.durability.folder import (
 )
 from bloomery.service.durability.log import SEGMENT_BYTES, Fsync, Log
 from bloomery.service.durability.log_reader import LogReader
-from bloomery.service.durability.preload import Preload, read_ahead
+from bloomery.service.durability.preload import Preload
 from bloomery.service.durability.replay import replay
 from bloomery.service.durability.snapshots import SnapshotManifest
 from bloomery.storage import files
@@ -108,8 +108,7 @@ def recover(
     rows = LogReader(log_folder(path), first, manifest.seq, salvage=accept_loss)
     require(*rows.problems)
     failed: list[str] = []
-    with read_ahead(rows.chunks()) as read:
-        replay(state, read, failed)
+    replay(state, rows, failed)
     torn = _judge(path, control, rows, failed, lost)
     require()
     recovery = Recovery(path, state, _next_number(path), rows.last, manifest.number, rows.rows)

@@ -16,7 +16,6 @@ import mmap
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +26,7 @@ from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.state import State
 from bloomery.service.durability import snapshots
 from bloomery.service.durability.folder import log_folder, snapshots_folder
-from bloomery.service.durability.log_reader import LogReader, Row
+from bloomery.service.durability.log_reader import LogReader
 from bloomery.service.durability.redundant_files import RedundantFiles
 from bloomery.service.durability.replay import DamagedSnapshot, replay
 from bloomery.service.durability.snapshots import ManifestEntry, SnapshotManifest
@@ -164,7 +163,7 @@ def _take(data: Path, number: int, base: int) -> int:
         rows = LogReader(log_folder(data), base or 1, seq, number)
         _say(base=base, segments=len(rows.segments), filters=len(state.filters))
         problems: list[str] = []
-        replay(state, _watched(rows), problems)
+        replay(state, rows, problems, lambda: _keep_on(rows=rows.rows))
         problems = [*rows.problems, *problems]
         if problems:
             raise errors.CorruptData("; ".join(problems[:5]))
@@ -183,12 +182,6 @@ def _take(data: Path, number: int, base: int) -> int:
         manifest.write(folder)
         snapshots.publish(data, folder, number)
     return rows.rows
-
-
-def _watched(rows: LogReader) -> Iterator[Row]:
-    for some in rows.chunks():
-        yield from some
-        _keep_on(rows=rows.rows)
 
 
 _parent = os.getppid()

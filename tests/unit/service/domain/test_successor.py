@@ -12,7 +12,7 @@ from bloomery import errors
 from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
-from bloomery.service.durability.replay import replay
+from unit.service.durability.serving import replay_rows
 from unit.service.opened import Opened, assert_replay_is_same, busy_threads, opened
 from waiting import wait_until_async
 
@@ -32,9 +32,7 @@ async def follow(served: Opened, kind: str, **settings: Any) -> tuple[Entry, Ent
 def replayed(served: Opened) -> State:
     """Return the filters that the log leads to."""
     state = State()
-    problems: list[str] = []
-    replay(state, [(number, *row) for number, row in enumerate(served.rows)], problems)
-    assert not problems
+    assert replay_rows(served.rows, state) == []
     return state
 
 

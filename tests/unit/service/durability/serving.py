@@ -5,16 +5,21 @@ from __future__ import annotations
 import random
 import shutil
 import struct
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bloomery import _native
 from bloomery.filters.internals import add_hashes, remove_hashes
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
 from bloomery.service.durability import snapshotter
 from bloomery.service.durability.log import Fsync
+from bloomery.service.durability.log_reader import LogReader
 from bloomery.service.durability.recovery import Recovery, recover
+from bloomery.service.durability.replay import replay
 
 NOW = 1_000_000_000.0
 # Every kind that can be made empty, with what makes it go through its paces soon.
@@ -51,6 +56,19 @@ def missing(filter: Any, data: bytes) -> int:
     if filter.kind == "rediscuckoo":  # it takes a key again and again
         return len(data) // 8 - remove_hashes(copy, data)
     return add_hashes(copy, data)
+
+
+def replay_rows(rows: Iterable[tuple[float, int, int, bytes]], state: State) -> list[str]:
+    """Write rows into a log, each as a batch of its own, and replay it onto a state; return the
+    problems."""
+    problems: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        log = _native.LogWriter(Path(folder), 1, 0, "never", 1 << 40)
+        for row in rows:
+            log.write([row], NOW)
+        log.close()
+        replay(state, LogReader(folder, 1, 0), problems)
+    return problems
 
 
 class Server:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bloomery import errors
 from bloomery.service.domain.operations import Op
 from bloomery.service.durability import snapshots
-from bloomery.service.durability.log_reader import Row
-from bloomery.service.durability.preload import Preload, read_ahead
+from bloomery.service.durability.preload import Preload
 from bloomery.service.durability.recovery import recover
 from unit.service.durability.serving import LARGE, SETTINGS, Server, assert_same, hashes
 
@@ -64,25 +59,3 @@ def test_what_is_wrong_the_restart_says(tmp_path: Path) -> None:
     assert any("cannot be used" in problem for problem in recovered.problems)
     assert_same(recovered.state, server.state)
     assert recover(tmp_path / "none", preload=Preload(tmp_path / "none")).state.filters == {}
-
-
-def test_rows_are_read_ahead_in_order() -> None:
-    """All of them; and a thread that is no longer listened to ends."""
-    rows = [(number, 0.0, 1, 1, b"") for number in range(5000)]
-    with read_ahead([rows[:2000], rows[2000:2001], rows[2001:]]) as read:
-        assert list(read) == rows
-    endless = ([(number, 0.0, 1, 1, b"")] for number in itertools.count())
-    with read_ahead(endless) as read:
-        assert next(read)[0] == 0
-    assert all(thread.name != "bloomery-log-reader" for thread in threading.enumerate())
-
-
-def test_what_fails_in_the_thread_is_raised() -> None:
-    """As if nothing had been read ahead: behind the rows before it."""
-
-    def chunks() -> Iterator[list[Row]]:
-        yield [(1, 0.0, 1, 1, b"")]
-        raise errors.LogUnavailable("the disk is gone")
-
-    with read_ahead(chunks()) as read, pytest.raises(errors.LogUnavailable):
-        list(read)

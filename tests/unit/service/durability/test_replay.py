@@ -4,26 +4,27 @@ was decided, written and applied."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
+from bloomery import errors
 from bloomery.service.clock import Clock
 from bloomery.service.commands import Commands
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.state import State
-from bloomery.service.durability.log_reader import Row
-from bloomery.service.durability.replay import replay
 from bloomery.service.engine import NO_ROOM, Engine
 from unit.service.driven import Driven
-from unit.service.durability.serving import NOW, SETTINGS, assert_same, hashes, packed
+from unit.service.durability.serving import NOW, SETTINGS, assert_same, hashes, packed, replay_rows
 from waiting import PATIENCE, wait_until_async
 
 LARGE = 6_000_000  # keys: a thread works on such a filter
@@ -40,9 +41,7 @@ class Timed(Driven):
 
     def assert_replay_is_same(self) -> None:
         """A replay of the log has the same filters, byte for byte."""
-        state, problems = State(), list[str]()
-        replay(state, self.rows(), problems)
-        assert problems == []
+        state = self.replayed_state()
         for entry in self.engine.state.filters.values():
             self.engine.state.count(entry)
         assert_same(state, self.engine.state)
@@ -122,49 +121,106 @@ def test_records_that_wait_for_a_thread_are_applied_at_the_time_of_their_batch(
     timed.assert_replay_is_same()
 
 
+Written: TypeAlias = tuple[float, int, int, bytes]  # time, filter, operation, data
+
+
+def created(number: int, name: bytes, kind: str, **settings: Any) -> Written:
+    """A record that creates a filter."""
+    fields = operations.fields(settings={"kind": kind, **SETTINGS[kind], **settings})
+    return NOW, number, Op.CREATE, operations.named(name, fields)
+
+
+def applied_one_by_one(rows: list[Written]) -> State:
+    """The filters after these records, each applied as it is live."""
+    state = State()
+    for at, filter_id, op, data in rows:
+        with contextlib.suppress(errors.BloomeryError):  # refused
+            state.apply(op, filter_id, data, at)
+    return state
+
+
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_records_of_keys_can_be_joined(kind: str) -> None:
     """Records of one key each, which a replay joins, come to the same as one by one."""
-    fields = operations.fields(settings={"kind": kind, **SETTINGS[kind]})
-    rows: list[Row] = [(1, NOW, 1, Op.CREATE, operations.named(b"x", fields))]
+    rows = [created(1, b"x", kind)]
     for number in range(400):
         keys = hashes(number, 1 + number % 3, kind)
-        rows.append((number + 2, NOW + number, 1, Op.ADD, operations.named(b"x", keys)))
-    joined, single = State(), State()
-    problems: list[str] = []
-    replay(joined, rows, problems)
-    assert problems == []
-    for _, at, filter_id, op, data in rows:
-        single.apply(op, filter_id, data, at)
-    assert_same(joined, single)
+        rows.append((NOW + number, 1, Op.ADD, operations.named(b"x", keys)))
+    joined = State()
+    assert replay_rows(rows, joined) == []
+    assert_same(joined, applied_one_by_one(rows))
+    assert joined.now == NOW + 399
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_replay_of_many_filters_is_the_same_as_one_by_one(seed: int) -> None:
+    """Native code applies runs of keys between operations that change the filters as a whole."""
+    random = Random(seed)
+    kinds = [*SETTINGS, *SETTINGS, "bloom", "cuckoo"]
+    rows = [created(number, b"%d" % number, kind) for number, kind in enumerate(kinds, 1)]
+    full = len(kinds) + 1
+    rows.append(created(full, b"full", "bloom", on_full="reject", capacity=30))
+    names = {number: b"%d" % number for number in range(1, full)} | {full: b"full"}
+    key_ops = (Op.ADD, Op.ADD, Op.ADD, Op.ADD_NEW, Op.REMOVE, Op.ADD_IN_PLACE, Op.ADD_NEW_IN_PLACE)
+    for step in range(3000):
+        number = random.choice([*names])
+        kind = kinds[number - 1] if number < full else "bloom"
+        op: Op = random.choice(key_ops)
+        body = hashes(random.randrange(200), random.choice((1, 1, 3, 20)), kind)
+        name = names[number]
+        if random.random() < 0.05:
+            op = random.choice((Op.CLEAR, Op.RENAME, Op.EXPIRE, Op.ROTATE, Op.COPY))
+            body = b""
+        if op == Op.RENAME:
+            names[number] = b"new %d" % step
+            body = operations.fields(to=f"new {step}", replace=False)
+        elif op == Op.EXPIRE:
+            body = operations.fields(at=NOW + 10_000)
+        elif op == Op.COPY:
+            body = operations.fields(source=number, of=name.decode(), replace=False)
+            number, name = 1000 + step, b"copy %d" % step
+        rows.append((NOW + step, number, op, operations.named(name, body)))
+    state = State()
+    assert replay_rows(rows, state) == []
+    assert_same(state, applied_one_by_one(rows))
+    assert any(entry.name.startswith(b"copy") for entry in state.filters.values())
 
 
 def test_refused_records_are_not_problems_and_damaged_records_are() -> None:
     """The server refused some: a replay refuses them too. What it never wrote is damage."""
     create = operations.fields(settings={"kind": "bloom", **SETTINGS["bloom"]})
     one = operations.named(b"one", create)
-    refused: list[Row] = [
-        (1, NOW, 1, Op.CREATE, one),
-        (2, NOW, 2, Op.CREATE, one),  # the name is taken
-        (3, NOW, 1, Op.ROTATE, operations.named(b"one")),
-        (4, NOW, 1, Op.ADD, operations.named(b"renamed", packed(7))),
-        (5, NOW, 1, Op.REMOVE, operations.named(b"one", packed(7))),
+    refused: list[Written] = [
+        (NOW, 1, Op.CREATE, one),
+        (NOW, 2, Op.CREATE, one),  # the name is taken
+        (NOW, 1, Op.ROTATE, operations.named(b"one")),
+        (NOW, 1, Op.ADD, operations.named(b"renamed", packed(7))),
+        (NOW, 1, Op.REMOVE, operations.named(b"one", packed(7))),
     ]
-    state, problems = State(), list[str]()
-    replay(state, refused, problems)
-    assert problems == []
+    state = State()
+    assert replay_rows(refused, state) == []
     assert [entry.items for entry in state.filters.values()] == [0]
-    damaged: list[Row] = [
-        (6, NOW, 9, Op.ADD, operations.named(b"nine", packed(7))),  # it was never created
-        (7, NOW, 1, Op.EXPIRE, operations.named(b"one", b"{}")),
-        (8, NOW, 1, Op.ADD, b"\xff\xff"),
-        (9, NOW, 1, 99, b""),
+    damaged: list[Written] = [
+        (NOW, 9, Op.ADD, operations.named(b"nine", packed(7))),  # it was never created
+        (NOW, 1, Op.EXPIRE, operations.named(b"one", b"{}")),
+        (NOW, 1, Op.RENAME, operations.named(b"one", b"[]")),
+        (NOW, 1, Op.ADD, operations.named(b"one", packed(7)[:-1])),
+        (NOW, 1, Op.ADD, operations.named(b"one", packed(8))),
+        (NOW, 1, Op.ADD, operations.named(b"one", packed(7)[:-1])),
+        (NOW, 1, Op.ADD, b"\xff\xff"),
+        (NOW, 1, 99, b""),
     ]
-    replay(state, damaged, problems)
-    assert problems == [
+    assert replay_rows(damaged, state) == [
         "an operation on filter number 9 cannot be applied: filter number 9 does not exist",
-        "3 more operations cannot be applied",
+        "6 more operations cannot be applied",
     ]
+    assert state.filters[1].items == 1
+
+
+def test_log_of_a_newer_version_is_named_as_such() -> None:
+    """The advice is to upgrade, whatever the record looks like."""
+    problems = replay_rows([(NOW, 1, 99, b"\xff\xff")], State())
+    assert ["a newer version of bloomery wrote it" in problem for problem in problems] == [True]
 
 
 async def nearly_full(engine: Engine, name: bytes) -> int:

@@ -16,8 +16,6 @@ from bloomery.service.config.settings import Settings
 from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import Op
 from bloomery.service.domain.policy import FIELDS, ON_FULL, chosen, limit_and_threshold, part_of
-from bloomery.service.domain.state import State
-from bloomery.service.durability.replay import replay
 from bloomery.service.engine import REFUSED
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.policy.enforcer import _SURER, PolicyEnforcer
@@ -52,10 +50,7 @@ class House(Driven):
 
     def replayed(self) -> Entry:
         """The filter as a replay of the log makes it."""
-        state, problems = State(), list[str]()
-        replay(state, self.rows(), problems)
-        assert problems == []
-        return state.names[b"x"]
+        return self.replayed_state().names[b"x"]
 
     def make(self, **settings: Any) -> Entry:
         """A filter named x for a thousand keys."""
