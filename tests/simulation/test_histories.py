@@ -8,6 +8,7 @@ import pytest
 from conftest import effort
 from simulation.checker import Violation
 from simulation.faults import (
+    HASTY,
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
@@ -15,8 +16,12 @@ from simulation.faults import (
     OFTEN_FULL,
     OFTEN_LOST,
     OFTEN_PAUSED,
+    OFTEN_REWOUND,
     OFTEN_SPLIT,
+    OFTEN_STRAY,
     OPTIONS,
+    SHORT_OF_HISTORY,
+    SLOW,
     SOON_FORGOTTEN,
     UNSETTLED,
     Faults,
@@ -34,6 +39,9 @@ MIXES = {
     "full": (OFTEN_FULL, OPTIONS),
     "damaged": (OFTEN_DAMAGED, OPTIONS),
     "empty": (OFTEN_EMPTY, SOON_FORGOTTEN),
+    "rewound": (OFTEN_REWOUND, SHORT_OF_HISTORY),
+    "slow": (SLOW, HASTY),
+    "stray": (OFTEN_STRAY, OPTIONS),
 }
 
 
@@ -49,6 +57,8 @@ def test_promises_hold(mix: str) -> None:
             world.run()
         except Violation as violation:
             pytest.fail(f"mix {mix}, seed {seed}: {violation}", pytrace=False)
+        # A node with data is there: its claim keeps others from beginning a log of their own.
+        assert mix != "slow" or not world.decisions, seed
         steps += world.steps
     print(f"{steps} steps")
 
