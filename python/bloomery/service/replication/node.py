@@ -122,9 +122,10 @@ class Node:
         return self.sequencer
 
     async def start(self) -> None:
-        """Return when this node has all that the log has."""
+        """Return when this node has all that the log has; StoreUnavailable if it never will."""
         self._ticking = asyncio.create_task(self._tick())
         await self._caught_up.wait()
+        self._check()
 
     async def save(self) -> None:
         """Return when Redis has a snapshot of now, by this node if it holds the lease; else the one
