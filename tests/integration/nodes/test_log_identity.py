@@ -11,7 +11,7 @@ from integration.nodes.conftest import StartFleet
 from integration.nodes.fleet import Fleet
 from integration.nodes.load import reserve
 from integration.servers import RedisServer, StartRedis, wait_until
-from integration.servers.process import PATIENCE
+from waiting import PATIENCE
 
 OPTIONS = {"store_max_lag_ms": 1000, "store_timeout_ms": 1000}
 _HISTORY = 10_000  # entries that a node keeps

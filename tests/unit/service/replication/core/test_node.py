@@ -282,6 +282,7 @@ def find(core: ReplicationCore, stream: list[Placed], now: float) -> list[m.Acti
     while not core.outstanding(m.ReadManifest):
         core.step(m.Tick(), now)
         for fetch in core.outstanding(m.Fetch):
+            assert fetch.after is not None
             entries = tuple(one for one in stream if one.position > fetch.after.position)
             core.step(m.Fetched(fetch.ref, entries, stream[-1].mark), now)
     [manifest] = core.outstanding(m.ReadManifest)
