@@ -46,6 +46,7 @@ class Checker:
         # Of filters that are cleared a store may have one add of a key and have lost a later one.
         self.lost_adds: dict[Key, set[tuple[bytes, int]]] = defaultdict(set)
         self.crashed: set[bytes] = set()
+        self.given_up: set[Key] = set()  # by an operator
 
     # What clients do.
 
@@ -139,6 +140,19 @@ class Checker:
             if self.lost_until.get(key) == math.inf and not key[0].startswith("b"):
                 self.lost_until[key] = now
 
+    def restored_over(self, before: set[Key], after: set[Key], decided: bool) -> None:
+        """A copy replaced what the primary had, as an operator `decided`, or not."""
+        gone = {key for key in before - after if not key[0].startswith("b")}
+        if decided:
+            self.give_up(gone)
+        elif gone & self.acknowledged.keys():
+            raise Violation(f"a restore dropped what was acknowledged: {gone}")
+
+    def give_up(self, keys: set[Key]) -> None:
+        """An operator decides against these keys."""
+        self.given_up |= keys
+        self.lost_until.update(dict.fromkeys(keys, math.inf))
+
     # In the end.
 
     def check_new(self) -> None:
@@ -164,6 +178,8 @@ class Checker:
         for (name, number), records in self.acknowledged.items():
             if name.startswith("b") or number in replica.filters.get(name, ()):
                 continue
+            if (name, number) in self.given_up:
+                continue
             lost = self.lost_until.get((name, number)) == math.inf
             if not lost or not all(record.node in self.crashed for record in records):
                 raise Violation(f"{(name, number)} was acknowledged and is gone")
@@ -171,8 +187,10 @@ class Checker:
     def check_decisions(self, store: Store, replica: ModelReplica) -> None:
         """Those decisions count, and only those, that were in the log while their node had the
         lease; as far as the log goes back to its beginning."""
-        entries = [value for step in store.journal for what, value in step if what == "add"]
-        if entries[0].entry.kind is not Kind.GENESIS:
+        effects = [effect for step in store.journal for effect in step]
+        entries = [value for what, value in effects if what == "add"]
+        replaced = any(what == "replace" for what, _ in effects)
+        if replaced or entries[0].entry.kind is not Kind.GENESIS:
             return
         fence, counted = Position(0, 0), []
         last: dict[bytes, int] = defaultdict(int)  # the last operation of each node

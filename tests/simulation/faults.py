@@ -17,6 +17,7 @@ OPTIONS = Options(
     lease=1.0,
     clock=0.4,
     bootstrap=8.0,
+    claim=1.0,
     snapshot_entries=12,
     history_entries=200,
 )
@@ -39,6 +40,9 @@ class Faults:
     clock_jump: float = 0.2
     clear: float = 0.04  # the share of requests that clear a filter
     full: float = 0.0  # the share of appends that a full Redis refuses
+    rewind: float = 0.0  # Redis falls back to any earlier state, as a replica that lags for hours
+    stray: float = 0.0  # a node is pointed at the Redis of another cluster for a while
+    slow_copies: float = 0.0  # seconds that a snapshot takes to be saved or loaded, at most
 
 
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
@@ -50,6 +54,13 @@ OFTEN_PAUSED = Faults(pause=1.0)
 OFTEN_FULL = Faults(full=0.3, late=0.1, lost=0.1)
 OFTEN_DAMAGED = Faults(damage=2.0, crash=0.3)
 OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
+OFTEN_REWOUND = Faults(rewind=0.7, failover=0.2, crash=0.05, pause=0.05, cut=0.05)
+OFTEN_STRAY = Faults(stray=1.0, failover=0.2, empty=0.0, crash=0.05)
+# A copy takes longer than every timeout, also longer than a new node waits at an empty Redis.
+SLOW = replace(OFTEN_EMPTY, crash=0.2, empty=0.4, slow_copies=4.0)
+HASTY = replace(OPTIONS, bootstrap=1.0, claim=0.5, retain=0.2, history_entries=5)
+# Redis loses more than the nodes keep entries of.
+SHORT_OF_HISTORY = replace(OPTIONS, history_entries=5, retain=0.2)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
 # Nobody waits for others to put entries back: nodes have to load again more often.
 UNSETTLED = replace(OPTIONS, settle=0.0, snapshot_entries=6)

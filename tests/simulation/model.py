@@ -35,6 +35,11 @@ class ModelReplica:
                 self.decisions.append(name)
         return tuple(new)
 
+    @property
+    def keys(self) -> set[tuple[str, int]]:
+        """All keys, with the names of their filters."""
+        return {(name, key) for name, keys in self.filters.items() for key in keys}
+
     def unchanged(self, payload: bytes) -> tuple[bool, ...] | None:
         """Return the reply if nothing would change."""
         count = 0

@@ -9,12 +9,22 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import LogEntry, Mark, Placed, Position
 
 Effect = tuple[str, Any]
+
+
+class Claim(NamedTuple):
+    """Who restores the log, and until when, in ms; and until when no node writes."""
+
+    node: bytes
+    until: int
+    expires: int
+
+
 FETCH_COUNT = 16  # entries in one answer: few, so that nodes are often cut short
 
 
@@ -30,6 +40,7 @@ class Store:
         self.manifest: m.Manifest | None = None
         self.chunks: dict[bytes, bytes] = {}
         self.exists = False
+        self.claim: Claim | None = None
         self.clock = clock
         self.replicated = 0  # steps that the replicas have
         self.alive = True
@@ -46,6 +57,10 @@ class Store:
             if what == "add":
                 self.exists = True
                 self.stream.append(value)
+            elif what == "replace":
+                self.stream = []
+            elif what == "claim":
+                self.claim = value
             elif what == "trim":
                 self.stream = self.stream[self._index(value) :]
             elif what == "manifest":
@@ -93,6 +108,8 @@ class Store:
             return self.fetch(action.ref, after)
         else:
             behind = self.stream[self._index(after.position) :]
+        if self.claim is not None and self.clock() < self.claim.expires:
+            return self.fetch(action.ref, after)
         last = self.stream[-1].position if self.stream else Position(0, 0)
         position = Position(self.clock(), 0)
         if position <= last:
@@ -139,10 +156,34 @@ class Store:
         """Is it of this stream's history, and are its chunks there?"""
         return self.has(snapshot.mark) and snapshot.id in self.chunks
 
+    def claim_restore(self, action: m.ClaimRestore) -> m.Done:
+        """Let nobody else begin a log, or append."""
+        if not action.force and (self.end != action.end or self.exists != bool(action.end)):
+            return m.Done(action.ref, False)
+        now, ms = self.clock(), int(action.seconds * 1000)
+        held = self.claim
+        if held is not None and now >= held.expires:
+            held = None
+        free = held is None or held.node in (b"", action.node) or not 0 < held.until - now <= ms
+        done = action.willing and free
+        if done:
+            claim = Claim(action.node, now + ms, now + 2 * ms)
+        elif held is not None:
+            claim = held._replace(expires=now + 2 * ms)
+        else:
+            claim = Claim(b"", 0, now + 2 * ms)
+        self._do([("claim", claim)])
+        return m.Done(action.ref, done)
+
     def restore(self, action: m.Restore) -> m.Done:
         """Begin the stream anew, from a snapshot."""
         snapshot = action.manifest.snapshots[0]
-        right = not self.exists and snapshot.id in self.chunks
+        same = self.end == action.end and self.exists == bool(action.end)
+        right = same and snapshot.id in self.chunks
         if right:
-            self._do([("manifest", action.manifest), ("add", snapshot.last)])
+            named = {one.id for one in action.manifest.snapshots}
+            old = self.manifest.snapshots if self.manifest else ()
+            step: list[Effect] = [("manifest", action.manifest)]
+            step += [("drop", one.id) for one in old if one.id not in named]
+            self._do([*step, ("claim", None), ("replace", None), ("add", snapshot.last)])
         return m.Done(action.ref, right)

@@ -15,9 +15,9 @@ from random import Random
 from typing import Any
 
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import Placed
+from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, genesis
 from bloomery.service.replication.core.node import Options, ReplicationCore
-from simulation.checker import Checker, Violation, WriteRecord
+from simulation.checker import Checker, Violation, WriteRecord, held
 from simulation.faults import OPTIONS, Faults
 from simulation.model import ModelReplica
 from simulation.store import Store
@@ -120,7 +120,7 @@ class SimulatedNode:
                 key, asked = self.reads.pop(action.request)
                 if not self.has(key) and (self.core.options.confirm or self.strayed < asked):
                     world.checker.denied(key, asked, asked, world.now, "strong")
-            case m.SetReady():
+            case m.SetReady() | m.Differ():
                 pass
             case m.Stop():
                 raise Violation(action.reason)
@@ -177,6 +177,8 @@ class World:
         self.checker = Checker(self.confirm)
         self.faults = faults or Faults()
         self.quiet = False  # no faults any more
+        self.decisions = 0  # of an operator
+        self.keepers: set[bytes] = set()  # nodes whose copies an operator keeps
         self._core, self._store = core, store
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._events = 0
@@ -219,6 +221,7 @@ class World:
         for node in self.nodes:
             self._client(node)
         self._fault()
+        self._operate()
         self._run_until(self.seconds)
         self._heal()
         for _ in range(150):
@@ -266,8 +269,12 @@ class World:
         wait = 0.3 if isinstance(action, m.Fetch) and action.wait else 0.0
         slowly = isinstance(action, m.SaveSnapshot | m.LoadSnapshot)
         node.asked[action.ref] = store
-        self.after(wait + TIMEOUT * (1 + 3 * slowly), node.answer, id, m.Failed(action.ref))
+        # A node waits for a copy for as long as it takes.
+        limit = wait + TIMEOUT * (1 + 3 * slowly) + faults.slow_copies * slowly
+        self.after(limit, node.answer, id, m.Failed(action.ref))
         delay = self._delay() + (self.random.choice([0.02, 0.2, 0.8]) if slowly else 0.0)
+        if slowly and faults.slow_copies:
+            delay += self.random.uniform(0, faults.slow_copies)
         data = b""
         if isinstance(action, m.SaveSnapshot):
             replica = node.core.replica
@@ -322,9 +329,20 @@ class World:
                 event = m.Done(action.ref, True)
             case m.SwapManifest():
                 event = store.swap(action)
+            case m.ReadLedger():
+                loaded = store.load(action.snapshot.id)
+                if loaded is None:
+                    event = m.SnapshotMissing(action.ref)
+                else:
+                    event = m.LedgerRead(action.ref, loaded.partition(b"\n")[0])
+            case m.ClaimRestore():
+                event = store.claim_restore(action)
             case m.Restore():
+                before = held(store)
                 event = store.restore(action)
                 if event.done and store is self.primary:
+                    decided = id in self.keepers
+                    self.checker.restored_over(before, held(store), decided)
                     self.checker.restored(store, self.now)
             case _:
                 raise AssertionError(action)
@@ -437,6 +455,8 @@ class World:
             self._stall: faults.stall,
             self._damage: faults.damage,
             self._jump: faults.clock_jump,
+            self._rewind: faults.rewind,
+            self._lead_astray: faults.stray,
         }
         total = sum(chances.values())
         if total:
@@ -484,6 +504,62 @@ class World:
     def _empty(self) -> None:
         self._replace([], failover=False)
 
+    def _rewind(self) -> None:
+        journal = self.primary.journal
+        if journal:
+            self._replace(journal[: self.random.randint(1, len(journal))], failover=False)
+
+    def _lead_astray(self) -> None:
+        """Point a node that has filters at the Redis of another cluster, for a while."""
+        node = self.random.choice(self.nodes)
+        if not node.alive or not node.core.ledger.writes or node.store is not self.primary:
+            return
+        other = self._store([], self._wall_clock)
+        for attempt, (kind, payload) in enumerate(
+            [
+                (Kind.GENESIS, genesis(self.random.choice(["", "another"]), b"")),
+                (Kind.WRITE, b"A x 1 2 3"),
+                (Kind.WRITE, b"A a 1000"),
+            ],
+            1,
+        ):
+            entry = LogEntry(b"stranger", attempt, attempt, kind, payload)
+            end = other.end
+            other.append(m.Append(0, end, entry))
+        other.on_append = self._trespass
+        node.store = other
+        self.after(self.random.uniform(0.2, 2.5), self._end_stray, node, other)
+
+    def _trespass(self, placed: Placed) -> None:
+        raise Violation(f"a node wrote to the log of another cluster: {placed}")
+
+    def _end_stray(self, node: SimulatedNode, other: Store) -> None:
+        if node.store is other:
+            node.store = self.primary
+        self._end_store(other)
+
+    def _operate(self) -> None:
+        """An operator decides where nodes ask for it."""
+        self.after(0.5, self._operate)
+        asking = [
+            node
+            for node in self.nodes
+            if node.alive and node.core.dilemma and node.store is self.primary
+        ]
+        if not asking:
+            return
+        self.decisions += 1
+        node, keep = self.random.choice(asking), self.random.random() < 0.5
+        replica = node.core.replica
+        assert isinstance(replica, ModelReplica)
+        if keep:
+            self.keepers.add(node.id)
+        else:
+            self.checker.give_up(
+                {key for key in replica.keys - held(self.primary) if not key[0].startswith("b")}
+            )
+        node.core_event(m.Recover(keep))
+
     def _replace(self, journal: list[Any], failover: bool) -> None:
         old = self.primary
         self.primary = self.make_store(journal)
@@ -514,6 +590,8 @@ class World:
         self.quiet = True
         self._stalled_until = 0.0
         for node in self.nodes:
+            if node.store is not self.primary:
+                self._end_store(node.store)
             node.cut_until = 0.0
             node.paused_until = min(node.paused_until, self.now)
             node.store = self.primary

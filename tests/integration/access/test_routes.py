@@ -39,6 +39,7 @@ REQUESTS: dict[str, Any] = {
     "HEAD /healthz": None,
     "GET /metrics": None,
     "GET /nodes": None,
+    "POST /nodes/recover": {"keep": True},
     "GET /readyz": None,
     "HEAD /readyz": None,
     "POST /snapshot": None,

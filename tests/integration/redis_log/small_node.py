@@ -103,13 +103,15 @@ class SmallNode:
                     self.requests[action.request].set_result(True)
                 case m.Refuse():
                     self.requests[action.request].set_result(None)
-                case m.SetReady():
+                case m.SetReady() | m.Differ():
                     pass
                 case m.Stop():
                     raise AssertionError(action.reason)
                 case m.SaveSnapshot():
                     data = action.ledger + b"\n" + self.replica.dump()
                     self._begin(self._in_thread(action.ref, self._save, action, data))
+                case m.ReadLedger():
+                    self._begin(self._in_thread(action.ref, self._read_ledger, action))
                 case m.LoadSnapshot():
                     self.loads += 1
                     self._begin(self._in_thread(action.ref, self._load, action))
@@ -136,3 +138,7 @@ class SmallNode:
         data = b"".join(read_chunks(self.url, PREFIX, action.snapshot.id))
         ledger, _, dump = data.partition(b"\n")
         return m.SnapshotLoaded(action.ref, ModelReplica.load(dump), ledger)
+
+    def _read_ledger(self, action: m.ReadLedger) -> m.Event:
+        data = b"".join(read_chunks(self.url, PREFIX, action.snapshot.id))
+        return m.LedgerRead(action.ref, data.partition(b"\n")[0])

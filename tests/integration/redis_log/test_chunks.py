@@ -109,7 +109,7 @@ def test_what_is_missing_is_seen(missing: bytes, redis_server: RedisServer) -> N
             swap = m.SwapManifest(1, None, manifest, None)
             assert await one.log.perform(swap) == m.Done(1, False)
             redis_server.run("DEL", KEYS.log)
-            assert await one.log.perform(m.Restore(2, manifest)) == m.Done(2, False)
+            assert await one.log.perform(m.Restore(2, manifest, None)) == m.Done(2, False)
 
     run(body())
 
@@ -192,8 +192,8 @@ def test_an_empty_redis_is_restored(redis_server: RedisServer) -> None:
             redis_server.run("FLUSHALL")
             saved(redis_server, b"copy")
             manifest = m.Manifest((m.Snapshot(ID, last, 2),))
-            assert await one.log.perform(m.Restore(1, manifest)) == m.Done(1, True)
-            assert await one.log.perform(m.Restore(2, manifest)) == m.Done(2, False)
+            assert await one.log.perform(m.Restore(1, manifest, None)) == m.Done(1, True)
+            assert await one.log.perform(m.Restore(2, manifest, None)) == m.Done(2, False)
             assert redis_server.run("TTL", KEYS.part(ID, 0)) == -1
             fetched = await one.fetch()
             assert (fetched.entries, fetched.end) == ((last,), last.mark)

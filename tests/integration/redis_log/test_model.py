@@ -78,9 +78,21 @@ class Both:
             return self.put_back()
         if chance < 0.86:
             return self.swap()
-        if chance < 0.95:
-            return m.Restore(self.ref, self.manifest())
+        if chance < 0.88:
+            return self.claim()
+        if chance < 0.96:
+            return m.Restore(self.ref, self.manifest(), self.replaced())
         return m.ReadManifest(self.ref)
+
+    def replaced(self) -> Mark | None:
+        """Mostly the end."""
+        return self.model.end if self.random.random() < 0.7 else self.some_mark()
+
+    def claim(self) -> m.ClaimRestore:
+        """Of a node or another; it never ends by itself here."""
+        node = self.random.choice([b"first---", b"second--"])
+        willing, force = self.random.random() < 0.7, self.random.random() < 0.2
+        return m.ClaimRestore(self.ref, node, self.replaced(), 1e6, willing, force)
 
     def put_back(self) -> m.PutBack:
         """Entries behind the stream's end that were there once, or at another place."""
@@ -125,6 +137,9 @@ class Both:
             self.fall_back()
         elif chance < 0.13:
             self.server.run("DEL", f"{{{PREFIX}}}:last")  # a shortcut only
+        elif chance < 0.16:
+            self.server.run("DEL", f"{{{PREFIX}}}:claim")  # its time is over
+            self.model.claim = None
         else:
             action = self.action()
             self.compare(action, await self.log.perform(action))
@@ -144,6 +159,8 @@ class Both:
                 model = self.model.put_back(action)
             case m.SwapManifest():
                 model = self.model.swap(action)
+            case m.ClaimRestore():
+                model = self.model.claim_restore(action)
             case m.Restore():
                 model = self.model.restore(action)
             case _:
@@ -225,8 +242,13 @@ BREAKS = [
     ("SWAP", b"string.sub(found[2][2], 5, 20) ~= ARGV[5]", b"false"),
     ("SWAP", b"keep(id, count)", b"redis.call('UNLINK', chunk .. id)"),
     ("SWAP", b"redis.call('XTRIM', log, 'MINID', ARGV[6])", b""),
-    ("RESTORE", b"if redis.call('EXISTS', log) == 1 then return 0 end", b"redis.call('DEL', log)"),
-    ("RESTORE", b"redis.call('XADD', log, ARGV[3], 'e', ARGV[4])", b""),
+    ("APPEND", b"if redis.call('EXISTS', KEYS[4]) == 1 then", b"if false then"),
+    ("CLAIM", b"ARGV[6] ~= '1' and not ends()", b"false"),
+    ("CLAIM", b"or held[1] == ARGV[3]", b""),
+    ("CLAIM", b"redis.call('DEL', KEYS[3])", b""),
+    ("RESTORE", b"if not ends() then return 0 end", b""),
+    ("RESTORE", b"redis.call('DEL', log, last, KEYS[4])", b"redis.call('DEL', log, last)"),
+    ("RESTORE", b"redis.call('XADD', log, ARGV[5], 'e', ARGV[6])", b""),
 ]
 
 

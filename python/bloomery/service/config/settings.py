@@ -53,6 +53,7 @@ class Settings:
     # A URL of Redis, where the filters are; without one they are in `data`.
     store: str = _set("", values.line, live=False, secret=True)
     store_prefix: str = _set("bloomery", values.prefix, live=False)
+    store_cluster: str = _set("", values.cluster, live=False)  # the name that the log has
     store_consistency: str = _set("local", values.one_of("local", "strong"))
     store_min_replicas: int = _set(0, values.between(0, 100), live=False)
     store_max_lag_ms: int = _set(5000, values.between(500, 3_600_000), live=False)

@@ -130,6 +130,13 @@ def prefix(text: str) -> str:
     return text
 
 
+def cluster(text: str) -> str:
+    """must be at most 63 printable characters; may be empty"""
+    if len(text) > 63 or not text.isprintable():
+        raise ValueError
+    return text
+
+
 def keep(text: str) -> int:
     """must be seconds, or a time such as 15min, 12h or 90d, of ten years at most; 0: none"""
     seconds = int(text) if text.isdecimal() else int(parse_window(text))

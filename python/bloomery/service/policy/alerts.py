@@ -26,6 +26,7 @@ KINDS = {
     "log-unavailable": ("error", "the log cannot be written: writes are refused"),
     "store-unavailable": ("error", "the Redis of a node does not answer"),
     "store-refused": ("error", "the Redis of a node takes no writes: it is full, say"),
+    "store-differs": ("error", "the log in Redis lacks writes that a node has"),
     "registry-late": ("warning", "the registry's database does not follow"),
     "source-unavailable": ("error", "a source that filters are bound to does not answer"),
     "snapshot-failed": ("error", "the last snapshot was not made; the log keeps everything"),

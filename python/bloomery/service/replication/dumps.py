@@ -129,6 +129,14 @@ def load(pieces: Iterator[bytes | memoryview]) -> tuple[list[Entry], float, byte
         raise errors.CorruptData("a snapshot lacks what each has") from problem
 
 
+def read_ledger(pieces: Iterator[bytes | memoryview]) -> bytes:
+    """Return the ledger of a stream, whose filters are not read; CorruptData if it is none."""
+    try:
+        return str(_DumpReader(pieces).fields()["ledger"]).encode()
+    except KeyError:
+        raise errors.CorruptData("a snapshot has no ledger") from None
+
+
 def _entry(reader: _DumpReader) -> Entry:
     about = reader.fields()
     entry = Entry(

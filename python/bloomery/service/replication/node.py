@@ -15,14 +15,13 @@ import itertools
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from bloomery import _native, errors
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
-from bloomery.service.domain.entry import Entry
 from bloomery.service.domain.operations import Op, Record
 from bloomery.service.engine import Engine
 from bloomery.service.observe.logs import Say
@@ -40,6 +39,7 @@ from bloomery.service.replication.snapshot_writer import SnapshotWriter
 from bloomery.service.replication.store_health import Outage, StoreHealth
 from bloomery.service.sequencer import Sequencer
 
+_T = TypeVar("_T")
 VERSION = 1  # which operations this bloomery knows
 _TICK = 0.02  # seconds
 _LONG = 1e9  # seconds
@@ -74,6 +74,7 @@ class Node:
         self.id = secrets.token_bytes(8)
         self.settings, self.say, self.alerts = settings, say, alerts
         self.broken = ""  # why this node cannot follow any more
+        self._differs = ""  # how the log in Redis differs from what this node has
         self.loads = 0
         self._describe = describe
         self._log = RedisLog(
@@ -107,6 +108,7 @@ class Node:
         settings = self.settings
         options = Options(
             version=VERSION,
+            cluster=settings.store_cluster,
             confirm=settings.store_min_replicas > 0,
             max_lag=settings.store_max_lag_ms / 1000,
             write_timeout=settings.store_timeout_ms / 1000,
@@ -120,9 +122,10 @@ class Node:
         return self.sequencer
 
     async def start(self) -> None:
-        """Return when this node has all that the log has."""
+        """Return when this node has all that the log has; StoreUnavailable if it never will."""
         self._ticking = asyncio.create_task(self._tick())
         await self._caught_up.wait()
+        self._check()
 
     async def save(self) -> None:
         """Return when Redis has a snapshot of now, by this node if it holds the lease; else the one
@@ -275,6 +278,26 @@ class Node:
         if self.core.fresh is not None:
             self.engine.shelf.set_stale(self.core.fresh + self.core.options.max_lag)
 
+    def recover(self, keep: bool) -> str:
+        """Decide which log to keep: that of this node, or that in Redis. Return the reason why an
+        operator has to. InvalidRequest if none has to."""
+        self._check()
+        reason = self.core.dilemma
+        if not reason:
+            raise errors.InvalidRequest(
+                self._differs or "nothing to decide: the log in Redis has what this node has"
+            )
+        self.say(f"an operator {'keeps' if keep else 'discards'} the copy of this node: {reason}")
+        self._step(m.Recover(keep))
+        return reason
+
+    def _differ(self, reason: str) -> None:
+        """Raise the alert that the log in Redis lacks what this node has, or end it."""
+        self.alerts.end("store-differs", "the log in Redis has what this node has")
+        self._differs = reason
+        if reason:
+            self.alerts.begin("store-differs", reason)
+
     # How it is.
 
     def unfit(self) -> str | None:
@@ -283,7 +306,7 @@ class Node:
             return self.broken
         if self.core.ready:
             return None
-        return self.refusal or "behind the other nodes"
+        return self._differs or self.refusal or "behind the other nodes"
 
     @property
     def refusal(self) -> str:
@@ -380,6 +403,10 @@ class Node:
                 self._begin_saving(action)
             case m.LoadSnapshot():
                 self._start(self._load(action))
+            case m.ReadLedger():
+                self._start(self._read_ledger(action))
+            case m.Differ():
+                self._differ(action.reason)
             case _:
                 self._start(self._perform(action))
 
@@ -464,22 +491,34 @@ class Node:
         self._step(m.Done(action.ref, True) if written else m.Failed(action.ref))
 
     async def _load(self, action: m.LoadSnapshot) -> None:
+        loaded = await self._read(action, dumps.load)
+        if loaded is not None:
+            entries, now, ledger = loaded
+            self.loads += 1
+            replica = FilterReplica(self.engine, entries, now)
+            self._step(m.SnapshotLoaded(action.ref, replica, ledger))
+
+    async def _read_ledger(self, action: m.ReadLedger) -> None:
+        ledger = await self._read(action, dumps.read_ledger)
+        if ledger is not None:
+            self._step(m.LedgerRead(action.ref, ledger))
+
+    async def _read(
+        self,
+        action: m.LoadSnapshot | m.ReadLedger,
+        parse: Callable[[Iterator[memoryview]], _T],
+    ) -> _T | None:
+        """Return what a thread makes of a snapshot's chunks; None: the core knows why not."""
+        store, prefix, id = self.settings.store, self.settings.store_prefix, action.snapshot.id
         try:
-            entries, now, ledger = await asyncio.to_thread(self._read, action.snapshot.id)
+            return await asyncio.to_thread(lambda: parse(read_chunks(store, prefix, id)))
         except errors.CorruptData as problem:
             self.say(f"a snapshot in Redis is damaged: {problem}", level="error")
             self._step(m.SnapshotMissing(action.ref))
-            return
         except errors.BloomeryError as problem:
             self._store.failed(str(problem))
             self._step(m.Failed(action.ref))
-            return
         except Exception as problem:  # noqa: BLE001  # or nothing would be loaded ever again
             self.say("a snapshot in Redis cannot be read", level="error", problem=problem)
             self._step(m.SnapshotMissing(action.ref))
-            return
-        self.loads += 1
-        self._step(m.SnapshotLoaded(action.ref, FilterReplica(self.engine, entries, now), ledger))
-
-    def _read(self, id: bytes) -> tuple[list[Entry], float, bytes]:
-        return dumps.load(read_chunks(self.settings.store, self.settings.store_prefix, id))
+        return None

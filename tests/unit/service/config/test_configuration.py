@@ -24,6 +24,7 @@ OTHER = {
     "registry": "sqlite:////tmp/r.sqlite",
     "store": "redis://127.0.0.1:6379",
     "store-prefix": "others",
+    "store-cluster": "eu",
     "store-consistency": "strong",
     "tls-cert": "/etc/cert.pem",
     "tls-key": "/etc/key.pem",

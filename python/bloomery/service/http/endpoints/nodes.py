@@ -1,10 +1,11 @@
-"""The nodes that share a log, as each tells of itself."""
+"""The nodes that share a log, as each tells of itself; and an operator's decision about a node."""
 
 from __future__ import annotations
 
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
+from bloomery import errors
 from bloomery.service.http import problems
 from bloomery.service.http.route import ApiResponse, context_of, does, routes
 
@@ -45,3 +46,33 @@ async def nodes(request: Request) -> Response:
     """Which nodes there are, how far each is, and who decides."""
     node = context_of(request).node
     return ApiResponse({"nodes": [] if node is None else node.members()})
+
+
+class Recovery(BaseModel):
+    """Which of two logs to keep."""
+
+    keep: bool = Field(description="true: this node's; false: the one in Redis")
+
+
+class Decided(BaseModel):
+    """A decision that the node carries out."""
+
+    reason: str = Field(description="why an operator had to decide")
+
+
+@router.post(
+    "/nodes/recover",
+    status_code=202,
+    response_model=Decided,
+    openapi_extra=does("server"),
+    responses=problems.describe(
+        *problems.ANY, "store-unavailable", "request-too-large", statuses=(408, 415)
+    ),
+)
+async def recover(request: Request, body: Recovery) -> Response:
+    """Keep the copy of this node, which replaces the log in Redis, or discard it and follow that
+    log. Only a node that has the alert `store-differs` and waits for an operator takes it."""
+    node = context_of(request).node
+    if node is None:
+        raise errors.InvalidRequest("this server is not a node: it has no store to recover")
+    return ApiResponse({"reason": node.recover(body.keep)}, 202)

@@ -22,8 +22,9 @@ send and when to reply. `replication/node.py` has the sockets, threads, clocks a
    a bound; `strong` reads want it to be after they came.
 4. *Lost history is put back as it was.* If the stream ends before this node's place (a failover),
    the missing entries are appended again, byte for byte at their old positions, provided that
-   nothing else came there. Else the node loads the snapshot, follows, and repeats those of its own
-   acknowledged writes that only add (`node`, `writes`).
+   nothing else came there. Else the node compares the log with its copy (`comparison`). It loads
+   the snapshot, follows, and repeats the lost writes that only add (`node`, `writes`); or replaces
+   the log by its copy; or waits for an operator.
 
 Time is the stream's: an entry's position begins with Redis's clock. Who holds the lease lets time
 pass (CLOCK), takes decisions for all (DECIDE) and makes snapshots (`snapshots`). The lease is in

@@ -66,6 +66,11 @@ class LogEntry:
         """Return the mark of this entry at a position."""
         return Mark(position, self.node, self.attempt)
 
+    @property
+    def tag(self) -> bytes:
+        """The 16 bytes that distinguish this send from all others."""
+        return self.node + self.attempt.to_bytes(8, "little")
+
     def to_bytes(self) -> bytes:
         """Return the entry as the stream holds it."""
         head = _HEAD.pack(
@@ -97,6 +102,23 @@ class LogEntry:
             ) from None
         payload = data[_CHECKSUM.size + _HEAD.size :]
         return cls(node, attempt, op, known, payload, Position(ms, seq), version, needs)
+
+
+def genesis(cluster: str, about: bytes) -> bytes:
+    """Return the payload of a GENESIS: the name of the cluster, then what the node reports."""
+    name = cluster.encode()
+    return bytes([len(name)]) + name + about
+
+
+def read_genesis(payload: bytes) -> tuple[str, bytes]:
+    """Return the name of the cluster and what the node reports; CorruptData if it is not one."""
+    end = 1 + payload[0] if payload else 0
+    try:
+        if not 0 < end <= len(payload):
+            raise ValueError
+        return payload[1:end].decode(), payload[end:]
+    except ValueError:
+        raise errors.CorruptData("the first entry of the log names no cluster") from None
 
 
 class Placed(NamedTuple):

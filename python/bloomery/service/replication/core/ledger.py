@@ -16,6 +16,7 @@ from bloomery.service.replication.core.entries import (
     Kind,
     LogEntry,
     Position,
+    read_genesis,
 )
 
 UNIT = 512  # bytes of a payload that count as one more entry
@@ -40,6 +41,7 @@ class Member:
     heard: int  # when Redis had its last entry, in ms
     since: int = 0  # when Redis had its first
     about: bytes = b""  # what it last told of itself
+    wrote: int = 0  # its last WRITE that was applied
 
 
 @dataclass(slots=True)
@@ -53,7 +55,9 @@ class Ledger:
     holder: bytes = b""
     fence: Position = NO_LEASE  # where the holder's claim is
     members: dict[bytes, Member] = field(default_factory=dict)
-    log: bytes = b""  # which log this is: the node that began it
+    log: bytes = b""  # the id of the log: the tag of its GENESIS
+    cluster: str = ""  # the name that its first node gave it
+    writes: int = 0  # WRITE entries that were applied
 
     def admit(self, position: Position, entry: LogEntry) -> Verdict:
         """Take an entry in; return whether it is to be applied."""
@@ -63,10 +67,12 @@ class Ledger:
             member = Member(entry.version, 0, position.ms, position.ms)
             self.members[entry.node] = member
         member.heard = position.ms
-        if entry.kind in (Kind.HELLO, Kind.GENESIS):
+        if entry.kind is Kind.HELLO:
             member.about = entry.payload[:MOST_ABOUT]
         if entry.kind is Kind.GENESIS:
-            self.log = entry.node
+            self.log = entry.tag
+            self.cluster, about = read_genesis(entry.payload)
+            member.about = about[:MOST_ABOUT]
         if entry.op <= member.op:
             return Verdict.REPEAT
         member.op = entry.op
@@ -78,6 +84,9 @@ class Ledger:
             return Verdict.FENCED
         if entry.kind is Kind.CLOCK:
             self._pass_time(position.ms)
+        if entry.kind is Kind.WRITE:
+            member.wrote = entry.op
+            self.writes += 1
         return Verdict.APPLY
 
     def _claim(self, position: Position, entry: LogEntry) -> Verdict:
@@ -106,10 +115,33 @@ class Ledger:
         """The number of a node's last operation in the log."""
         return self.members[node].op if node in self.members else 0
 
+    @property
+    def wrote(self) -> dict[bytes, int]:
+        """The last WRITE of each member."""
+        return {node: member.wrote for node, member in self.members.items() if member.wrote}
+
+    def exceeds(self, other: Ledger) -> bool:
+        """Return whether this copy of a log has writes that another copy of it lacks.
+
+        A node's operations are in a log in order, so for each node the last number decides.
+        """
+        oldest = other.now_ms - other.forget_ms
+        for node, member in self.members.items():
+            known = other.members.get(node)
+            if known is not None:
+                if member.wrote > known.wrote:
+                    return True
+            elif member.wrote and member.heard >= oldest:  # else the other copy has expired it
+                return True
+        return False
+
     def to_bytes(self) -> bytes:
         """Return it as snapshots have it."""
         members = {
-            node.hex(): (member.version, member.op, member.heard, member.since, member.about.hex())
+            node.hex(): (
+                *(member.version, member.op, member.heard, member.since),
+                *(member.about.hex(), member.wrote),
+            )
             for node, member in sorted(self.members.items())
         }
         saved = {
@@ -121,6 +153,8 @@ class Ledger:
             "fence": list(self.fence),
             "members": members,
             "log": self.log.hex(),
+            "cluster": self.cluster,
+            "writes": self.writes,
         }
         return json.dumps(saved, separators=(",", ":")).encode()
 
@@ -142,10 +176,12 @@ class Ledger:
                 Position(ms, seq),
                 members,
                 bytes.fromhex(saved["log"]),
+                str(saved["cluster"]),
+                int(saved["writes"]),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise errors.CorruptData("a snapshot's ledger cannot be read") from None
 
 
-def _member(version: int, op: int, heard: int, since: int, about: str) -> Member:
-    return Member(int(version), int(op), int(heard), int(since), bytes.fromhex(about))
+def _member(version: int, op: int, heard: int, since: int, about: str, wrote: int) -> Member:
+    return Member(int(version), int(op), int(heard), int(since), bytes.fromhex(about), int(wrote))

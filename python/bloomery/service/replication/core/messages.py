@@ -52,9 +52,9 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """If the stream has the entry `after` (None: if there is no stream and no manifest), read what
-    is behind it, and append. Then wait for replicas, if so set. Answered by `Appended`, or by
-    `Fetched` if it was refused."""
+    """If the stream has the entry `after` (None: if there is no stream and no manifest), and no
+    node has claimed to restore it: read what is behind it, and append. Then wait for replicas, if
+    so set. Answered by `Appended`, or by `Fetched` if it was refused."""
 
     ref: int
     after: Mark | None
@@ -88,6 +88,15 @@ class LoadSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadLedger:
+    """Read the ledger of a snapshot, and no filters. Answered by `LedgerRead`, or by
+    `SnapshotMissing` if chunks are missing or damaged."""
+
+    ref: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
 class SaveSnapshot:
     """Write the replica as it is now, and the ledger, to chunks of that id, which go by themselves
     unless a manifest names them soon. Answered by `Done`."""
@@ -110,12 +119,28 @@ class SwapManifest:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimRestore:
+    """If the stream ends with `end` (None: if there is none), or `force`: let no node begin a log,
+    nor append to this one, for twice `seconds`, since `node` has what it lacks. Answered by `Done`:
+    done if `willing` and no other node has claimed to restore it within `seconds`."""
+
+    ref: int
+    node: bytes
+    end: Mark | None
+    seconds: float
+    willing: bool
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Restore:
-    """If there is no stream, and all chunks are there: write the manifest, and a stream of the
-    snapshot's last entry, at its position. Answered by `Done`."""
+    """If the stream ends with `end` (None: if there is none), and all chunks are there: write the
+    manifest, and replace the stream by the snapshot's last entry, at its position. The claim ends.
+    Answered by `Done`."""
 
     ref: int
     manifest: Manifest
+    end: Mark | None
 
 
 # Actions for the server.
@@ -155,6 +180,14 @@ class SetReady:
 
 
 @dataclass(frozen=True, slots=True)
+class Differ:
+    """Report that the log in Redis lacks what this node has, and what is done about it; "": it does
+    not any more."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End this process: it cannot follow."""
 
@@ -167,13 +200,16 @@ Action: TypeAlias = (
     | PutBack
     | ReadManifest
     | LoadSnapshot
+    | ReadLedger
     | SaveSnapshot
     | SwapManifest
+    | ClaimRestore
     | Restore
     | Reply
     | Answer
     | Refuse
     | SetReady
+    | Differ
     | Stop
 )
 
@@ -217,6 +253,14 @@ class SnapshotLoaded:
 
     ref: int
     replica: Replica
+    ledger: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRead:
+    """The ledger that was saved with a snapshot."""
+
+    ref: int
     ledger: bytes
 
 
@@ -278,6 +322,14 @@ class Decide:
 
 
 @dataclass(frozen=True, slots=True)
+class Recover:
+    """An operator's decision, while the node waits for one (`waits_for_operator`): to `keep` its
+    copy, which replaces the log in Redis, or to discard it and follow that log."""
+
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -287,6 +339,7 @@ Event: TypeAlias = (
     | Appended
     | ManifestRead
     | SnapshotLoaded
+    | LedgerRead
     | SnapshotMissing
     | Done
     | Failed
@@ -294,5 +347,6 @@ Event: TypeAlias = (
     | Write
     | StrongRead
     | Decide
+    | Recover
     | Tick
 )

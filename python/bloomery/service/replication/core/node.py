@@ -5,11 +5,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed, Position
+from bloomery.service.replication.core.comparison import (
+    Course,
+    Finding,
+    LogComparison,
+    describe_foreign,
+)
+from bloomery.service.replication.core.entries import (
+    Kind,
+    LogEntry,
+    Mark,
+    Placed,
+    Position,
+    genesis,
+)
 from bloomery.service.replication.core.history import History
 from bloomery.service.replication.core.ledger import Ledger, Verdict
 from bloomery.service.replication.core.replica import Replica
@@ -24,6 +38,7 @@ class Options:
     """What an operator sets; seconds, by this node's steady clock."""
 
     version: int = 1
+    cluster: str = ""  # the name of the log: a node follows no log of another name
     confirm: bool = False  # does an append wait for replicas (`store-min-replicas`)?
     max_lag: float = 5.0  # how old a copy may be that is answered from
     write_timeout: float = 2.0
@@ -37,6 +52,7 @@ class Options:
     lease: float = 5.0  # a holder that was not heard of for so long is replaced
     clock: float = 1.0  # between two entries that let time pass
     bootstrap: float = 10.0  # how long an empty Redis waits for nodes that have what it lost
+    claim: float = 10.0  # for how long a restore that is not heard of keeps others from one
     snapshot_retry: float = 0.1  # after a snapshot that could not be made
     snapshot_entries: int = 100_000
     history_entries: int = 10_000
@@ -75,6 +91,18 @@ class ReplicationCore:
         # Following.
         self._matched = True  # has the stream what was applied here, as far as is known?
         self._reloaded = False  # must acknowledged writes be looked for in what was loaded?
+        # A log that does not have the entry that was applied last.
+        self._comparison: LogComparison | None = None
+        self._comparing: int | None = None  # the step of it that is under way
+        self._finding: Finding | None = None
+        self._decision: m.Recover | None = None
+        self._followed: Finding | None = None  # the log that is loaded in place of this copy
+        self._candidate: tuple[m.SnapshotLoaded, Ledger, Placed] | None = None
+        self._left: History | None = None  # what this copy had before another was loaded
+        self._restoring = False  # does this copy replace what Redis has?
+        self._replaced: Mark | None = None  # the end of the stream that it replaces
+        self._save_at = 0.0
+        self._differs = ""
         self._targets: list[tuple[Position, float]] = []  # ends of the stream, and when asked for
         self._fresh: float | None = None  # the copy has all that the stream had at this time
         self._confirmed: float | None = None  # the same, and replicas have it too
@@ -109,9 +137,16 @@ class ReplicationCore:
     @property
     def due(self) -> float | None:
         """When to step next although nothing happens; None: at the next tick is soon enough."""
-        if self._loading or self._is_asked(m.Fetch, m.PutBack, m.Restore):
+        busy = self._loading or self._comparing is not None
+        if busy or self._is_asked(m.Fetch, m.PutBack, m.Restore):
             return None
         return max(self._look_at, self._fetch_at)
+
+    @property
+    def dilemma(self) -> str:
+        """Why an operator must decide which of two logs to keep; "" if not."""
+        asks = self._finding is not None and self._finding.course is Course.ASK
+        return self._differs if asks and self._decision is None else ""
 
     @property
     def joined(self) -> bool:
@@ -134,6 +169,9 @@ class ReplicationCore:
             case m.Decide():
                 if self.holds_lease:
                     self._queue(Kind.DECIDE, event.payload, fence=self.ledger.fence)
+            case m.Recover():
+                if self.dilemma:
+                    self._decision, self._fetch_at = event, now
             case m.Tick():
                 pass
             case _:
@@ -152,6 +190,9 @@ class ReplicationCore:
         return self._actions
 
     def _answered(self, event: m.Event, action: m.Action, sent: float) -> None:
+        if action.ref == self._comparing:  # type: ignore[union-attr]
+            self._compare(event, action)
+            return
         match event, action:
             case m.Failed(), _:
                 self._failed(action)
@@ -159,21 +200,22 @@ class ReplicationCore:
                 self._fetched(event, action.after, sent)
             case m.Refused(), m.Append():
                 self._append_refused(event, action)
-            case m.Fetched(), m.Append():  # its mark is not there: nothing was appended
-                self._not_appended(action)
-                self._fetched(event, action.after, sent)
+            case m.Fetched(), m.Append():
+                self._append_denied(event, action, sent)
             case m.Appended(), m.Append():
                 self._appended(event, action, sent)
             case m.ManifestRead(), _:
                 self._manifest_read(event)
             case m.SnapshotLoaded(), m.LoadSnapshot():
-                self._adopt(event.replica, Ledger.from_bytes(event.ledger), action.snapshot.last)
+                self._loaded(event, action.snapshot.last)
             case m.SnapshotMissing(), _:
                 self._load_next()
             case m.Done(), m.SaveSnapshot():
                 self._saved(action.snapshot, event)
             case m.Done(), m.SwapManifest():
                 self._snapshots.ended(event.done, self._now)
+            case m.Done(), m.ClaimRestore():
+                self._claimed(event)
             case m.Done(), _:
                 pass  # PutBack, Restore: the next read tells
 
@@ -201,6 +243,8 @@ class ReplicationCore:
         steps = m.ReadManifest | m.SaveSnapshot | m.SwapManifest
         if isinstance(action, steps) and self._snapshots.owns(action.ref):
             self._snapshots.ended(False, self._now)
+        elif isinstance(action, m.SaveSnapshot):
+            self._save_at = self._now + self.options.snapshot_retry
 
     def _settle(self) -> None:
         """Append nothing for a moment: Redis may have lost entries (a failover, a restart), and who
@@ -235,6 +279,30 @@ class ReplicationCore:
             ref = self._ref()
             self._ask(m.Fetch(ref, None, wait=False), ref)
 
+    def _loaded(self, event: m.SnapshotLoaded, last: Placed) -> None:
+        ledger = Ledger.from_bytes(event.ledger)
+        if not self._accepts(ledger):
+            return
+        if self._followed is None:
+            self._adopt(event.replica, ledger, last)
+        else:  # this copy is given up only if the log still has what it was compared with
+            self._candidate, ref = (event, ledger, last), self._ref()
+            self._ask(m.Fetch(ref, self._followed.end, wait=False), ref)
+
+    def _verified(self, event: m.Fetched) -> None:
+        """Adopt what was loaded, unless Redis has lost some of it since the comparison."""
+        assert self._candidate is not None
+        assert self._followed is not None
+        (loaded, ledger, last), self._candidate = self._candidate, None
+        if event.entries and event.entries[0].mark == self._followed.end:
+            self._adopt(loaded.replica, ledger, last)
+        else:
+            self._compare_again()
+
+    def _compare_again(self) -> None:
+        self._loading = self._matched = False
+        self._followed = self._candidate = None
+
     def _load_next(self) -> None:
         if self._candidates:
             ref = self._ref()
@@ -244,6 +312,10 @@ class ReplicationCore:
 
     def _loaded_from_start(self, event: m.Fetched, sent: float) -> None:
         if event.entries and event.entries[0].entry.kind is Kind.GENESIS:
+            first = Ledger()
+            first.admit(*event.entries[0])
+            if not self._accepts(first):
+                return
             self._adopt(self._make(), Ledger(), None)
             for placed in event.entries:
                 self._apply(placed)
@@ -251,14 +323,15 @@ class ReplicationCore:
         elif event.end is not None:  # it was trimmed since: there is a manifest now
             self._load_at, self._empty_since = self._now + self.options.retry, None
         elif self.history.at is not None:  # Redis has lost everything, and this node has not
-            self._loading = False
+            self._compare_again()
         else:
             self._bootstrap()
 
     def _bootstrap(self) -> None:
         if self._is_empty_for(self.options.bootstrap):
             self._hello_at = self._now + self.options.hello
-            self._append(PendingWrite(Kind.GENESIS, self._about()), None)
+            payload = genesis(self.options.cluster, self._about())
+            self._append(PendingWrite(Kind.GENESIS, payload), None)
         else:
             self._load_at = self._now + self.options.retry
 
@@ -268,11 +341,27 @@ class ReplicationCore:
             self._empty_since = self._now
         return self._now - self._empty_since >= seconds
 
+    def _accepts(self, ledger: Ledger) -> bool:
+        """Return whether a log may be followed: one of this cluster's name, and if this node has
+        filters, the one that they were compared with."""
+        if not self.ledger.writes:
+            foreign = describe_foreign(ledger, self.options.cluster)
+            if foreign:
+                self._load_at = self._now + self.options.retry
+                self._actions.append(m.Stop(foreign))
+            return not foreign
+        accepted = self._followed is not None and ledger.log == self._followed.log
+        if not accepted:
+            self._compare_again()
+        return accepted
+
     def _adopt(self, replica: Replica, ledger: Ledger, last: Placed | None) -> None:
         """Have another copy from now on."""
         self._loading, self._reloaded, self._matched = False, True, True
+        self._followed = None
+        self._agree()
         self.replica, self.ledger = replica, ledger
-        self.history = History(last, self.options.history_entries)
+        self.history = History(last, self.options.history_entries, ledger.wrote)
         self.writes.forget_outcomes()
         self._fresh = self._confirmed = self._empty_since = None
         self._targets.clear()
@@ -288,7 +377,8 @@ class ReplicationCore:
         self._fetch()
 
     def _fetch(self) -> None:
-        if self._now < self._fetch_at or self._is_asked(m.PutBack, m.Restore):
+        busy = self._comparing is not None or self._is_asked(m.PutBack, m.Restore)
+        if self._now < self._fetch_at or busy:
             return
         fetches = [
             (action, sent)
@@ -306,7 +396,9 @@ class ReplicationCore:
 
     def _fetched(self, event: m.Fetched, after: Mark | None, sent: float) -> None:
         if self._loading:
-            if after is None:
+            if self._candidate is not None:
+                self._verified(event)
+            elif after is None:
                 self._loaded_from_start(event, sent)
         elif self._take(event.entries):
             self._caught_up_to(event.end, sent)
@@ -319,6 +411,7 @@ class ReplicationCore:
         if news is None:
             return False
         self._matched, self._empty_since = True, None
+        self._agree()
         self._lively = any(placed.entry.node != self.node for placed in news)
         self._look_at = self._now + self.options.gather
         for placed in news:
@@ -350,6 +443,8 @@ class ReplicationCore:
             elif entry.kind is Kind.CLOCK:
                 self.replica.pass_time(position.ms)
         self.history.append(placed)
+        if self.writes.rescued and verdict is Verdict.APPLY:
+            self.writes.rescued.pop((entry.node, entry.op), None)
         if entry.node == self.ledger.holder:
             self._lease_heard = self._now
         if entry.node == self.node:
@@ -367,7 +462,9 @@ class ReplicationCore:
             event.needs,
         )
         now_ms = self.history.at.position.ms if self.history.at else 0
-        if event.needs > self.ledger.oldest_version(now_ms):
+        if self._finding is not None and self._finding.course in (Course.ASK, Course.STOP):
+            self._refuse(write, self._differs, True)
+        elif event.needs > self.ledger.oldest_version(now_ms):
             self._refuse_too_new(write)
         elif self._fresh is not None and self.replica.unchanged(event.payload) is not None:
             self.writes.unchanged.append(write)
@@ -392,8 +489,33 @@ class ReplicationCore:
             self._hello_at = self._now + self.options.hello
             self._queue(Kind.HELLO, self._about())
         busy = self._is_asked(m.Append, m.PutBack) or self._reloaded or not self._matched
-        if self.writes.queue and not busy and self._now >= self._append_at:
+        if busy or self._now < self._append_at:
+            return
+        rescued = self._next_rescued()
+        if rescued is not None:
+            self._append_rescued(rescued)
+        elif self.writes.queue:
             self._append(self.writes.queue[0], self.history.at)
+
+    def _next_rescued(self) -> LogEntry | None:
+        """Return the next lost entry of another node. One whose node has gone on without it is
+        appended as this node's own: its number does not count any more."""
+        for key, entry in list(self.writes.rescued.items()):
+            if entry.op > self.ledger.last_op(entry.node):
+                return entry
+            del self.writes.rescued[key]
+            added = self._addition(entry.payload)
+            if added is not None:
+                self.writes.queue.append(PendingWrite(Kind.WRITE, added, self._now))
+        return None
+
+    def _append_rescued(self, entry: LogEntry) -> None:
+        """Append another node's entry: under its number, so that it counts once, also if that node
+        is alive and repeats it; and as an attempt that neither that node nor another one makes."""
+        ref = self._ref()
+        drawn = blake2b(self.node + ref.to_bytes(8, "little"), digest_size=8).digest()
+        attempt = int.from_bytes(drawn, "little") | 1 << 63
+        self._ask(m.Append(ref, self.history.at, replace(entry, attempt=attempt)), ref)
 
     def _append(self, write: PendingWrite, after: Mark | None) -> None:
         self.writes.number(write)
@@ -418,7 +540,7 @@ class ReplicationCore:
             if action.after is not None:
                 return  # of the history that was given up
             self._adopt(self._make(), Ledger(), None)
-        write = self.writes.find(action.entry.op)
+        write = self._own(action)
         if not event.replicated:
             self._append_at = self._now + self.options.retry
         elif write is not None:
@@ -431,9 +553,22 @@ class ReplicationCore:
             self._caught_up_to(own.mark, sent)
         self._acknowledge(write)
 
+    def _own(self, action: m.Append) -> PendingWrite | None:
+        """Return the write of this node that an entry is an attempt of, if it still waits."""
+        return self.writes.find(action.entry.op) if action.entry.node == self.node else None
+
+    def _append_denied(self, event: m.Fetched, action: m.Append, sent: float) -> None:
+        """Its mark is not there, or a node restores the log: nothing was appended."""
+        self._not_appended(action)
+        self._append_at = max(self._append_at, self._now + self.options.retry)
+        if action.after is None and event.end is None:  # a node with data is there: wait again
+            self._empty_since, self._load_at = self._now, self._now + self.options.retry
+        else:
+            self._fetched(event, action.after, sent)
+
     def _not_appended(self, action: m.Append) -> PendingWrite | None:
         """Return the write of an attempt that never was and never will be in the log."""
-        write = self.writes.find(action.entry.op)
+        write = self._own(action)
         if write is not None:
             write.unanswered -= 1
         return write
@@ -462,8 +597,10 @@ class ReplicationCore:
             self.writes.queue.remove(write)
             self.writes.unchanged += write.riders
             self._refuse_too_new(write)
-        elif verdict is Verdict.REPEAT and write.outcome is None:
-            # It was done, in what a snapshot has: what came of it, nobody knows.
+        elif write.outcome is None and (
+            verdict is Verdict.REPEAT or entry.payload != write.payload
+        ):
+            # A snapshot has it, or another node appended the part of it that adds.
             self.writes.queue.remove(write)
             self.writes.unchanged += write.riders
             self._refuse(write, "it is in the log; what it changed is not known")
@@ -538,41 +675,143 @@ class ReplicationCore:
         """The stream does not have the entry that was applied last."""
         self._matched = False
         self._settle()
-        if self._is_asked(m.PutBack, m.Restore):
+        if self._comparing is not None or self._is_asked(m.PutBack, m.Restore):
             return
         if event.end is None:
-            self._save_all()
+            self._finding = None
+            self._restore("Redis has lost the log; this node restores it", None)
             return
         missing = None if event.entries else self.history.missing(event.end)
         if missing:
             ref = self._ref()
             self._ask(m.PutBack(ref, event.end, missing), ref)
+        elif self._finding is not None and self._finding.end == event.end:
+            self._act(self._finding)
         else:  # trimmed, or others wrote where this node had something else
-            self._loading = True
-            self._load_at = self._now
-            asked = (m.Fetch, m.Append)  # of the history that is given up
-            self._requests = {
-                ref: request
-                for ref, request in self._requests.items()
-                if not isinstance(request[0], asked)
-            }
+            if self._comparison is None:
+                cluster = self.options.cluster
+                self._comparison = LogComparison(self.ledger, self.history, cluster)
+            ref = self._comparing = self._ref()
+            self._ask(self._comparison.start(ref), ref)
 
-    def _save_all(self) -> None:
-        """Bring everything back to a Redis that has nothing: first the copy, as a snapshot."""
+    def _agree(self) -> None:
+        """The log has the last entry of this copy: nothing is left to decide."""
+        if self._comparing is not None:
+            self._requests.pop(self._comparing, None)
+        self._comparison = self._comparing = self._finding = self._decision = None
+        self._restoring = False
+        self._differ("")
+
+    def _differ(self, reason: str) -> None:
+        if reason != self._differs:
+            self._differs = reason
+            self._actions.append(m.Differ(reason))
+
+    def _compare(self, event: m.Event, action: m.Action) -> None:
+        """Take the answer to a step of the comparison, and begin the next."""
+        comparison = self._comparison
+        assert comparison is not None
+        step: m.Action | Finding | None = None
+        ref, self._comparing = self._ref(), None
+        match event, action:
+            case m.ManifestRead(), _:
+                step = comparison.manifest_read(event.manifest, ref)
+            case m.LedgerRead(), m.ReadLedger():
+                step = comparison.ledger_read(action.snapshot, event.ledger, ref)
+            case m.SnapshotMissing(), _:
+                step = comparison.ledger_missing(ref)
+            case m.Fetched(), _:
+                step = comparison.fetched(event, ref)
+            case _:
+                self._failed(action)
+        if isinstance(step, Finding):
+            self._finding = step
+            self._act(step)
+        elif step is None:
+            self._comparison, self._fetch_at = None, self._now + self.options.retry
+        else:
+            self._comparing = ref
+            self._ask(step, ref)
+
+    def _act(self, finding: Finding) -> None:
+        """Do what a comparison, or an operator, has decided."""
+        keep = None if self._decision is None else self._decision.keep
+        if finding.course is Course.FOLLOW:
+            self._follow_another(finding)
+        elif finding.course is Course.RESTORE:
+            self._restore("the log in Redis has lost writes; this node restores it", finding.end)
+        elif finding.course is Course.STOP or keep is None:
+            self._restoring, self._fetch_at = False, self._now + 10 * self.options.retry
+            advice = "" if finding.course is Course.STOP else "; run bloomery nodes recover"
+            self._differ(finding.reason + advice)
+        elif keep:
+            self._restore("an operator keeps the copy of this node", finding.end, force=True)
+        else:
+            self._discard()
+            self._follow_another(finding)
+            self._left = None
+
+    def _discard(self) -> None:
+        """Give up what this copy has and the log lacks, as an operator has decided."""
+        waiting = [*self.writes.queue, *self.writes.unchanged]
+        waiting += [rider for write in self.writes.queue for rider in write.riders]
+        for write in waiting:
+            self._refuse(write, "an operator discards this copy: it may be done, or not")
+        self.writes = WriteQueue(self.options.retain)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Have another id: in a log that lacks some of a node's operations, later ones of it would
+        hide that from nodes that have them."""
+        self.node = blake2b(self.node, digest_size=8).digest()
+        self.writes.renumber()
+
+    def _follow_another(self, finding: Finding) -> None:
+        """Load the log that Redis has, and add what it lacks."""
+        self._followed = finding
+        if not self._reloaded:  # else what was left before is still to be repeated
+            self._left = self.history
+        self._comparison = self._finding = self._decision = None
+        self._loading = True
+        self._load_at = self._now
+        asked = (m.Fetch, m.Append)  # of the history that is given up
+        self._requests = {
+            ref: request
+            for ref, request in self._requests.items()
+            if not isinstance(request[0], asked)
+        }
+
+    def _restore(self, reason: str, end: Mark | None, force: bool = False) -> None:
+        """Replace what Redis has by this copy: claim that, so that no node begins a log or writes
+        to the old one, then save the copy as a snapshot. `end`: of the stream that is replaced."""
+        self._differ(reason if self.ledger.writes else "")
         self._fetch_at = self._now + self.options.retry
-        # A copy that was current a moment ago; an older one if nobody has that, before anybody
-        # begins with nothing.
-        waited = self._is_empty_for(self.options.bootstrap / 2)  # counts from the first look
+        self._restoring, self._replaced = True, end
+        if self._is_asked(m.ClaimRestore):
+            return
+        # An empty Redis gets a copy that was current a moment ago; an older one if no node has
+        # that, before any begins with nothing. What a comparison has found is of any age.
+        willing = (
+            end is not None
+            or self._is_empty_for(self.options.bootstrap / 2)  # counts from the first look
+            or self.may_answer(self._now)
+        )
+        ref = self._ref()
+        seconds = self.options.claim
+        self._ask(m.ClaimRestore(ref, self.node, end, seconds, willing, force), ref)
+
+    def _claimed(self, event: m.Done) -> None:
         last = self.history.last
-        if last is not None and (waited or self.may_answer(self._now)) and not self._is_saving():
-            ref = self._ref()
-            id = self.node + ref.to_bytes(8, "little")
-            snapshot = m.Snapshot(id, last, self.ledger.count)
-            self._ask(m.SaveSnapshot(ref, snapshot, self.ledger.to_bytes()), ref)
+        busy = self._is_saving() or self._loading or self._now < self._save_at
+        if not event.done or not self._restoring or last is None or busy:
+            return
+        ref = self._ref()
+        snapshot = m.Snapshot(self.node + ref.to_bytes(8, "little"), last, self.ledger.count)
+        self._ask(m.SaveSnapshot(ref, snapshot, self.ledger.to_bytes()), ref)
 
     def _is_saving(self) -> bool:
-        """Is the copy on its way to an empty Redis? The lease holder's own snapshot is not that: it
-        does not restore anything, and must not keep this from being done."""
+        """Is the copy on its way to replace what Redis has? The lease holder's own snapshot is not
+        that: it does not restore anything, and must not keep this from being done."""
         return any(
             isinstance(action, m.SaveSnapshot) and not self._snapshots.owns(action.ref)
             for action, _ in self._requests.values()
@@ -585,25 +824,45 @@ class ReplicationCore:
                 self._ask(self._snapshots.saved(ref), ref)
             else:
                 self._snapshots.ended(False, self._now)
-        elif event.done and snapshot.mark == self.history.at:
+        elif event.done and self._restoring and snapshot.mark == self.history.at:
             self._settle()
-            self._ask(m.Restore(ref, m.Manifest((snapshot,))), ref)
+            self._ask(m.Restore(ref, m.Manifest((snapshot,)), self._replaced), ref)
 
     def _repeat_lost_writes(self) -> None:
-        """Queue what this node acknowledged and the history that it loaded does not have."""
+        """Queue what was acknowledged and the history that was loaded does not have: of this node,
+        and of others, which may be dead, as far as this one had applied it."""
         self._reloaded = False
+        left, self._left = self._left, None
+        lost, complete = ([], True) if left is None else left.lost(self.ledger)
+        if not complete:  # Redis lost more after the comparison than is kept here
+            self._renew()
+        acknowledged = {op: payload for op, payload, _ in self.writes.retained if op}
+        others = [payload for op, payload, _ in self.writes.retained if not op]
+        for entry in lost:
+            # Its number does not count any more, or must not count for what comes before it.
+            if not complete or entry.op <= self.ledger.last_op(entry.node):
+                others.append(entry.payload)
+            elif entry.node == self.node:
+                acknowledged.setdefault(entry.op, entry.payload)
+            elif added := self._addition(entry.payload):
+                self.writes.rescued[entry.node, entry.op] = replace(entry, payload=added)
         last = self.ledger.last_op(self.node)
-        numbered, others = [], []
-        for op, payload, _ in self.writes.retained:
-            added = self.replica.additions(payload)
-            if added is None or self.replica.unchanged(added) is not None:
-                continue
-            write = PendingWrite(Kind.WRITE, added, self._now, op=op)
-            if op > last:
-                numbered.append(write)
-            elif not op:
-                others.append(write)
-        self.writes.repeat(numbered, others)
+        numbered = [
+            PendingWrite(Kind.WRITE, added, self._now, op=op)
+            for op, payload in sorted(acknowledged.items())
+            if op > last and (added := self._addition(payload))
+        ]
+        unnumbered = [
+            PendingWrite(Kind.WRITE, added, self._now)
+            for payload in others
+            if (added := self._addition(payload))
+        ]
+        self.writes.repeat(numbered, unnumbered)
+
+    def _addition(self, payload: bytes) -> bytes | None:
+        """Return the part of a lost payload that adds something here, or None."""
+        added = self.replica.additions(payload)
+        return None if added is None or self.replica.unchanged(added) is not None else added
 
     # The lease, and what its holder does.
 

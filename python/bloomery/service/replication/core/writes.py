@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bloomery.service.replication.core.entries import NO_LEASE, Kind, Position
+from bloomery.service.replication.core.entries import NO_LEASE, Kind, LogEntry, Position
 
 _MOST_RETAINED = 256 << 20  # bytes; of 32 million keys
 
@@ -56,6 +56,8 @@ class WriteQueue:
         self.unchanged: list[PendingWrite] = []  # would change nothing; they ride with the next
         self.retained: deque[Retained] = deque()
         self._retained_bytes = 0
+        # Lost entries of other nodes, to append again, by node and operation.
+        self.rescued: dict[tuple[bytes, int], LogEntry] = {}
 
     def number(self, write: PendingWrite) -> None:
         """Give it its number and its riders, unless it has one: it is sent for the first time."""
@@ -86,6 +88,13 @@ class WriteQueue:
             late += [write for write in writes if write.deadline <= now]
             writes[:] = [write for write in writes if write.deadline > now]
         return late
+
+    def renumber(self) -> None:
+        """Begin with the first operation again: the node has another id from now on."""
+        self._last_op = 0
+        for write in self.queue:
+            write.op, write.unanswered = 0, 0
+        self.retained = deque(Retained(0, payload, at) for _, payload, at in self.retained)
 
     def forget_outcomes(self) -> None:
         """Another history is loaded: what came of writes so far was in the one that is gone."""

@@ -56,6 +56,11 @@ class LogKeys:
         return f"{{{self.prefix}}}:last".encode()
 
     @property
+    def claim(self) -> bytes:
+        """Which node restores what Redis has lost."""
+        return f"{{{self.prefix}}}:claim".encode()
+
+    @property
     def chunk(self) -> bytes:
         """What the names of all chunks begin with."""
         return f"{{{self.prefix}}}:chunk:".encode()

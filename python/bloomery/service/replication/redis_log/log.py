@@ -26,7 +26,9 @@ from bloomery.service.replication.redis_log.layout import (
 from bloomery.service.replication.redis_log.link import Command, LinkLost, LogLink
 from bloomery.service.replication.redis_log.scripts import LogScript
 
-LogAction: TypeAlias = m.Fetch | m.Append | m.PutBack | m.ReadManifest | m.SwapManifest | m.Restore
+LogAction: TypeAlias = (
+    m.Fetch | m.Append | m.PutBack | m.ReadManifest | m.SwapManifest | m.ClaimRestore | m.Restore
+)
 _MOST_BYTES = 4 << 20  # in one answer, or put back at once; a single entry may be larger
 _UNMATCHED, _MATCHED, _APPENDED, _CUT_SHORT = range(4)  # what scripts reply first
 # What Redis answers when it does not write at all, whoever asks, and what is to be done about it.
@@ -73,7 +75,8 @@ class RedisLog:
         self._min_replicas, self._wait = min_replicas, wait
         self._limits = (most_entries, _MOST_BYTES)
         self._replica_ms = max(1, int(timeout * 500))
-        self._names = (self._keys.log, self._keys.manifest, self._keys.last, self._keys.chunk)
+        keys = self._keys
+        self._names = (keys.log, keys.manifest, keys.last, keys.claim, keys.chunk)
         self.problem = ""  # what came last instead of an answer; nothing if the last was one
         self.unwilling = False  # was that because Redis answers, and writes nothing?
 
@@ -121,11 +124,17 @@ class RedisLog:
                 return m.ManifestRead(action.ref, read_manifest(data) if data else None)
             case m.SwapManifest():
                 return m.Done(action.ref, await self._swap(action))
+            case m.ClaimRestore():
+                return m.Done(action.ref, await self._claim(action))
             case m.Restore():
                 last = action.manifest.snapshots[0].last
-                entry = written(last.position), last.entry.to_bytes()
                 done = await self._run(
-                    self._writes, scripts.RESTORE, *_named(action.manifest), *entry
+                    self._writes,
+                    scripts.RESTORE,
+                    *_mark_arguments(action.end),
+                    *_named(action.manifest),
+                    written(last.position),
+                    last.entry.to_bytes(),
                 )
                 return m.Done(action.ref, done == 1)
 
@@ -201,13 +210,23 @@ class RedisLog:
         )
         return done == 1
 
+    async def _claim(self, action: m.ClaimRestore) -> bool:
+        done: int = await self._run(
+            self._writes,
+            scripts.CLAIM,
+            *_mark_arguments(action.end),
+            action.node.hex().encode(),
+            b"%d" % (action.seconds * 1000),
+            b"%d" % action.willing,
+            b"%d" % action.force,
+        )
+        return done == 1
+
     # Commands.
 
     def _position_arguments(self, after: Mark | None) -> tuple[bytes | int, ...]:
         """The arguments of FETCH and APPEND that say what this node has, and how much it takes."""
-        if after is None:
-            return b"", b"", *self._limits
-        return written(after.position), tag(after), *self._limits
+        return *_mark_arguments(after), *self._limits
 
     async def _run(self, link: LogLink, script: LogScript, *arguments: bytes) -> Any:
         reply, _ = await self._script(link, script, arguments)
@@ -252,6 +271,10 @@ class RedisLog:
         """Connect anew, for all: it may have become a replica, or the keys are elsewhere."""
         for link in (self._writes, self._reads, self._news):
             link.close("another connection found that this server does not serve")
+
+
+def _mark_arguments(mark: Mark | None) -> tuple[bytes, bytes]:
+    return (b"", b"") if mark is None else (written(mark.position), tag(mark))
 
 
 def _named(manifest: m.Manifest) -> tuple[bytes, bytes]:

@@ -1,8 +1,8 @@
 """The steps that Redis does, each as a whole: Lua, with the conditions of docs/decisions/0041.
 
 A mark is a position and a tag (the bytes 4 to 20 of the entry there). KEYS: log, manifest, last;
-for snapshots also what the names of chunks begin with. An error of a script means that nothing was
-done: Redis refuses the first thing that it writes, or nothing.
+then the claim to restore; for snapshots also what the names of chunks begin with. An error of a
+script means that nothing was done: Redis refuses the first thing that it writes, or nothing.
 
 `last` is only a shortcut: where it is not the mark that is asked for, the stream decides. It is
 written in the same step as the entry, and taken away before entries are put back, so it never names
@@ -112,11 +112,13 @@ if at == '' then
 elseif reply[1] == 0 then
   return with_end(reply, whole)
 end
+if redis.call('EXISTS', KEYS[4]) == 1 then return with_end(reply, whole) end
 local id = redis.call('XADD', log, '*', 'e', ARGV[5])
 redis.call('SET', last, id .. tag_of(ARGV[5]))
 reply[1], reply[2] = whole and 2 or 3, id
 return reply
-"""
+""",
+    keys=4,
 )
 
 # ARGV: position and tag of the mark that the stream must end with; then positions and entries.
@@ -132,8 +134,40 @@ return 1
 """
 )
 
+# ARGV[1] and [2]: position and tag of the mark that the stream must end with ('': there is none).
+_ENDS = b"""
+local function ends()
+  local final = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+  if not final then return ARGV[1] == '' and redis.call('EXISTS', KEYS[1]) == 0 end
+  return final[1] == ARGV[1] and string.sub(final[2][2], 5, 20) == ARGV[2]
+end
+"""
+
+# ARGV: the mark; the node, milliseconds, whether it is willing, whether any end will do ('1').
+# Without `last` each append looks for the claim. A claim that ends later than it can was made
+# before Redis's clock jumped back.
+CLAIM = LogScript(
+    _ENDS
+    + b"""
+if ARGV[6] ~= '1' and not ends() then return 0 end
+local claim, ms, time = KEYS[4], tonumber(ARGV[4]), redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local held = redis.call('HMGET', claim, 'node', 'until')
+local left = (tonumber(held[2] or '') or 0) - now
+local free = not held[1] or held[1] == ARGV[3] or left <= 0 or left > ms
+redis.call('HSET', claim, 'seen', now)
+if ARGV[5] == '1' and free then
+  redis.call('HSET', claim, 'node', ARGV[3], 'until', string.format('%.0f', now + ms))
+end
+redis.call('PEXPIRE', claim, 2 * ms)
+redis.call('DEL', KEYS[3])
+return (ARGV[5] == '1' and free) and 1 or 0
+""",
+    keys=4,
+)
+
 _SNAPSHOTS = b"""
-local log, manifest, last, chunk = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log, manifest, last, chunk = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 
 local function parts(id, first, count)
   local names = {}
@@ -191,25 +225,27 @@ drop(old, ARGV[3])
 if ARGV[6] ~= '' then redis.call('XTRIM', log, 'MINID', ARGV[6]) end
 return 1
 """,
-    keys=4,
+    keys=5,
 )
 
-# ARGV: the manifest, the ids that it names, the position and bytes of the first one's last entry.
+# ARGV: the mark; the manifest, the ids that it names; position and bytes of the first one's last
+# entry.
 RESTORE = LogScript(
     _SNAPSHOTS
+    + _ENDS
     + b"""
-local id = string.sub(ARGV[2], 1, 32)
-if redis.call('EXISTS', log) == 1 then return 0 end
+local id = string.sub(ARGV[4], 1, 32)
+if not ends() then return 0 end
 local count = count_of(id)
 if not count then return 0 end
 local old = named()
-redis.call('SET', manifest, ARGV[1])
+redis.call('SET', manifest, ARGV[3])
 keep(id, count)
-drop(old, ARGV[2])
-redis.call('DEL', last)
-redis.call('XADD', log, ARGV[3], 'e', ARGV[4])
-redis.call('SET', last, ARGV[3] .. string.sub(ARGV[4], 5, 20))
+drop(old, ARGV[4])
+redis.call('DEL', log, last, KEYS[4])
+redis.call('XADD', log, ARGV[5], 'e', ARGV[6])
+redis.call('SET', last, ARGV[5] .. string.sub(ARGV[6], 5, 20))
 return 1
 """,
-    keys=4,
+    keys=5,
 )

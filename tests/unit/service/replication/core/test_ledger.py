@@ -74,3 +74,20 @@ def test_bytes_and_back() -> None:
     for wrong in (b"", b"[]", b"{}", b'{"members": 1}', ledger.to_bytes()[:-1]):
         with pytest.raises(errors.CorruptData):
             Ledger.from_bytes(wrong)
+
+
+def test_a_ledger_exceeds_another_by_writes() -> None:
+    """What counts is writes; a member that the other side expired long ago does not."""
+    ours, theirs = Ledger(forget_ms=100), Ledger(forget_ms=100)
+    for ledger in (ours, theirs):
+        admit(ledger, 1, A, 1)
+    admit(theirs, 2, A, 2, Kind.HELLO)
+    assert not ours.exceeds(theirs)
+    assert not theirs.exceeds(ours)
+    admit(ours, 3, A, 3)
+    assert ours.exceeds(theirs)
+    assert not theirs.exceeds(ours)
+    admit(theirs, 4, B, 1)
+    assert theirs.exceeds(ours)
+    ours.now_ms = 200  # B would have been expired by now
+    assert not theirs.exceeds(ours)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, Position
+from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, Position, genesis
 from bloomery.service.replication.core.node import Options, ReplicationCore
 from simulation.model import ModelReplica
 
@@ -56,6 +56,11 @@ def find_nothing(core: ReplicationCore, now: float) -> list[m.Action]:
     while fetches := core.outstanding(m.Fetch):
         actions += core.step(m.Fetched(fetches[0].ref, (), None), now)
     return actions
+
+
+def claim(core: ReplicationCore, actions: list[m.Action], now: float) -> list[m.Action]:
+    """Let the node be the one that restores."""
+    return core.step(m.Done(only(actions, m.ClaimRestore).ref, True), now)
 
 
 def test_a_write_is_answered_by_the_log() -> None:
@@ -153,7 +158,7 @@ def test_an_own_snapshot_does_not_keep_an_empty_redis_waiting() -> None:
     last = settle(core, last, 0.5)
     manifest = core.outstanding(m.ReadManifest)[0]
     own = only(core.step(m.ManifestRead(manifest.ref, None), 0.6), m.SaveSnapshot)
-    save = only(find_nothing(core, 0.7), m.SaveSnapshot)
+    save = only(claim(core, find_nothing(core, 0.7), 0.7), m.SaveSnapshot)
     restore = only(core.step(m.Done(save.ref, True), 0.8), m.Restore)
     assert restore.manifest.snapshots[0].last == last
     swap = only(core.step(m.Done(own.ref, True), 0.9), m.SwapManifest)
@@ -167,11 +172,14 @@ def test_a_loss_is_counted_from_when_it_was_first_seen() -> None:
     core, last = begun(clock=100.0, max_lag=3.0)
     core.options = replace(core.options, bootstrap=8.0)
     settle(core, last, 0.5)
-    save = only(find_nothing(core, 1.0), m.SaveSnapshot)
+    save = only(claim(core, find_nothing(core, 1.0), 1.0), m.SaveSnapshot)
     core.step(m.Failed(save.ref), 3.8)
-    late = find_nothing(core, 4.5)
-    assert not [action for action in late if isinstance(action, m.SaveSnapshot)]
-    assert only(find_nothing(core, 5.0), m.SaveSnapshot)
+    late = only(find_nothing(core, 4.5), m.ClaimRestore)
+    assert not late.willing  # it only keeps others from beginning a log
+    core.step(m.Done(late.ref, False), 4.6)
+    last_claim = find_nothing(core, 5.0)
+    assert only(last_claim, m.ClaimRestore).willing
+    assert only(claim(core, last_claim, 5.0), m.SaveSnapshot)
 
 
 def test_a_redis_that_had_something_meanwhile_is_waited_for_anew() -> None:
@@ -185,7 +193,7 @@ def test_a_redis_that_had_something_meanwhile_is_waited_for_anew() -> None:
 
     assert look(0.0) == []
     manifest = only(core.step(m.Tick(), 7.0), m.ReadManifest)
-    last = Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, b""))
+    last = Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, genesis("", b"")))
     restored = m.Manifest((m.Snapshot(b"theirs", last, 1),))
     load = only(core.step(m.ManifestRead(manifest.ref, restored), 7.0), m.LoadSnapshot)
     core.step(m.Failed(load.ref), 7.5)
@@ -207,7 +215,7 @@ def test_a_node_that_is_too_old_stops() -> None:
     manifest = only(core.step(m.Tick(), 0.0), m.ReadManifest)
     fetch = only(core.step(m.ManifestRead(manifest.ref, None), 0.1), m.Fetch)
     entries = (
-        Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, version=2)),
+        Placed(Position(1, 0), LogEntry(OTHER, 1, 1, Kind.GENESIS, genesis("", b""), version=2)),
         Placed(Position(2, 0), LogEntry(OTHER, 2, 2, Kind.WRITE, b"A f 1", version=2, needs=2)),
     )
     actions = core.step(m.Fetched(fetch.ref, entries, entries[-1].mark), 0.2)
@@ -245,3 +253,150 @@ def test_a_write_that_may_be_done_is_not_refused() -> None:
     assert core.writes.queue
     actions = core.step(m.Tick(), 10.0)
     assert only(actions, m.Refuse).untouched is False
+
+
+def written(core: ReplicationCore, last: Placed, keys: int, now: float = 0.6) -> list[Placed]:
+    """Let the node write keys, one entry each; return those entries."""
+    entries = []
+    for key in range(keys):
+        append = only(core.step(m.Write(key + 1, b"A f %d" % key), now), m.Append)
+        entry = Placed(Position(10 + key, 0), append.entry)
+        core.step(m.Appended(append.ref, entry.position, (last,), True, True), now)
+        entries.append(last := entry)
+    return entries
+
+
+def other_log(*writes: bytes) -> list[Placed]:
+    """A log that another node has begun, with these writes."""
+    kinds = [(Kind.GENESIS, genesis("", b"")), *((Kind.WRITE, write) for write in writes)]
+    return [
+        Placed(Position(1000 + n, 0), LogEntry(OTHER, n, n, kind, payload))
+        for n, (kind, payload) in enumerate(kinds, 1)
+    ]
+
+
+def find(core: ReplicationCore, stream: list[Placed], now: float) -> list[m.Action]:
+    """Let the node find a stream that does not have its last entry, and no manifest."""
+    for append in core.outstanding(m.Append):
+        core.step(m.Failed(append.ref), now)
+    while not core.outstanding(m.ReadManifest):
+        core.step(m.Tick(), now)
+        for fetch in core.outstanding(m.Fetch):
+            assert fetch.after is not None
+            entries = tuple(one for one in stream if one.position > fetch.after.position)
+            core.step(m.Fetched(fetch.ref, entries, stream[-1].mark), now)
+    [manifest] = core.outstanding(m.ReadManifest)
+    core.step(m.ManifestRead(manifest.ref, None), now)
+    [fetch] = core.outstanding(m.Fetch)
+    return core.step(m.Fetched(fetch.ref, tuple(stream), stream[-1].mark), now)
+
+
+def test_a_log_that_lacks_more_than_is_kept_is_replaced() -> None:
+    """Redis has fallen back to before the entries that this node keeps: it restores its copy."""
+    core, last = begun(clock=100.0, history_entries=3)
+    first = core.history._recent[0]
+    last = settle(core, last, 0.5)
+    entries = written(core, last, 8)
+    actions = find(core, [first], 1.0)
+    assert "restores" in only(actions, m.Differ).reason
+    request = only(actions, m.ClaimRestore)
+    assert (request.end, request.willing, request.force) == (first.mark, True, False)
+    save = only(claim(core, actions, 1.1), m.SaveSnapshot)
+    restore = only(core.step(m.Done(save.ref, True), 1.2), m.Restore)
+    assert (restore.end, restore.manifest.snapshots[0].last) == (first.mark, entries[-1])
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_another_log_waits_for_an_operator(keep: bool) -> None:
+    """A node with filters neither follows nor replaces a log with another id until it is asked to;
+    meanwhile it takes no writes."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    written(core, last, 1)
+    stream = other_log(b"A x 1")
+    actions = find(core, stream, 1.0)
+    assert core.dilemma
+    assert core.dilemma == only(actions, m.Differ).reason
+    assert only(core.step(m.Write(50, b"A f 9"), 1.1), m.Refuse).untouched
+    actions = core.step(m.Recover(keep), 3.0)
+    fetch = core.outstanding(m.Fetch)[0]
+    actions = core.step(m.Fetched(fetch.ref, tuple(stream), stream[-1].mark), 3.1)
+    if keep:
+        assert only(actions, m.ClaimRestore).force
+        assert only(claim(core, actions, 3.2), m.SaveSnapshot)
+    else:
+        manifest = only(actions, m.ReadManifest)
+        fetch = only(core.step(m.ManifestRead(manifest.ref, None), 3.2), m.Fetch)
+        core.step(m.Fetched(fetch.ref, tuple(stream), stream[-1].mark), 3.3)
+        assert core.replica.filters == {"x": {1}}  # type: ignore[attr-defined]
+        assert core.node != ME  # the old id stays with what was discarded
+        assert not core.writes.rescued
+
+
+def test_an_empty_log_is_replaced() -> None:
+    """A node with filters does not follow a log that was begun without them."""
+    core, last = begun(clock=100.0)
+    last = settle(core, last, 0.5)
+    written(core, last, 1)
+    stream = other_log()
+    assert only(find(core, stream, 1.0), m.ClaimRestore).end == stream[-1].mark
+
+
+@pytest.mark.parametrize("writes", [(), (b"A x 1",)])
+def test_a_log_of_another_cluster_is_not_touched(writes: tuple[bytes, ...]) -> None:
+    """A node of a cluster with another name neither follows nor replaces the log, and stops if it
+    has nothing that it could lose."""
+    core, last = begun(clock=100.0, cluster="ours")
+    last = settle(core, last, 0.5)
+    written(core, last, 1)
+    actions = find(core, other_log(*writes), 1.0)
+    assert "'ours'" in only(actions, m.Differ).reason
+    assert not core.dilemma
+    assert not core.outstanding(m.ClaimRestore)
+    core = ReplicationCore(ME, ModelReplica, Options(cluster="ours"))
+    manifest = only(core.step(m.Tick(), 0.0), m.ReadManifest)
+    fetch = only(core.step(m.ManifestRead(manifest.ref, None), 0.1), m.Fetch)
+    stream = other_log(*writes)
+    actions = core.step(m.Fetched(fetch.ref, tuple(stream), stream[-1].mark), 0.2)
+    assert "store-cluster" in only(actions, m.Stop).reason
+
+
+def test_lost_writes_of_a_dead_node_are_added() -> None:
+    """Another node wrote where Redis has lost a third one's entry: this one appends it again, under
+    its number, so that it counts once."""
+    core, last = begun(clock=100.0)
+    first = core.history._recent[0]
+    last = settle(core, last, 0.5)
+    fetch = core.outstanding(m.Fetch)[0]
+    dead = Placed(Position(20, 0), LogEntry(OTHER, 1, 1, Kind.WRITE, b"A f 7"))
+    core.step(m.Fetched(fetch.ref, (last, dead), dead.mark), 0.6)
+    third = Placed(Position(30, 0), LogEntry(b"third---", 1, 1, Kind.WRITE, b"A f 8"))
+    stream = [first, third]
+    actions = find(core, stream, 1.0)
+    manifest = only(actions, m.ReadManifest)
+    fetch = only(core.step(m.ManifestRead(manifest.ref, None), 1.1), m.Fetch)
+    core.step(m.Fetched(fetch.ref, tuple(stream), third.mark), 1.2)
+    again = core.outstanding(m.Append) or [only(core.step(m.Tick(), 5.0), m.Append)]
+    entry = again[0].entry
+    assert (entry.node, entry.op, entry.payload) == (OTHER, 1, b"A f 7")
+    assert entry.attempt != dead.entry.attempt
+    answer = m.Appended(again[0].ref, Position(40, 0), (third,), True, True)
+    core.step(answer, 5.1)
+    assert core.replica.filters == {"f": {7, 8}}  # type: ignore[attr-defined]
+    assert not core.writes.rescued
+
+
+def test_a_refused_genesis_waits_again() -> None:
+    """A node with data restores the log: another one begins none, and counts from that moment."""
+    core = ReplicationCore(ME, ModelReplica, Options(bootstrap=1.0))
+
+    def look(now: float) -> list[m.Action]:
+        manifest = only(core.step(m.Tick(), now), m.ReadManifest)
+        fetch = only(core.step(m.ManifestRead(manifest.ref, None), now), m.Fetch)
+        return core.step(m.Fetched(fetch.ref, (), None), now)
+
+    look(0.0)
+    append = only(look(1.0), m.Append)
+    assert core.step(m.Fetched(append.ref, (), None), 1.1) == []
+    assert look(1.3) == look(2.0) == []
+    assert only(look(2.2), m.Append).entry.kind is Kind.GENESIS
