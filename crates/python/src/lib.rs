@@ -80,6 +80,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LOG_FORMAT", bloomery_server::log::FORMAT)?;
     module.add("MAGIC", PyBytes::new(py, &MAGIC))?;
     module.add("HASHERS", PyTuple::new(py, HashKind::ALL.map(|(_, name)| name))?)?;
+    add_functions(module)
+}
+
+fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keys::arrow::check_arrow_type, module)?)?;
     module.add_function(wrap_pyfunction!(filters::bank::bank_pages, module)?)?;
     module.add_function(wrap_pyfunction!(server::workers::check_certificate, module)?)?;

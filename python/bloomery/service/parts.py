@@ -111,14 +111,7 @@ class Parts:
         shared = node is not None and bool(settings.registry)
         self.publisher = Publisher(self.engine, registry, number, shared=shared)
         self.enforcer = PolicyEnforcer(self.engine, alerts, say)
-        traffic = None
-        if node is not None:  # imported by nodes alone, as `Node` is: 0.15 s of a start
-            from bloomery.service.replication.traffic import NodeTraffic
-
-            traffic = NodeTraffic(settings, node)
-        self.sampler = Sampler(
-            self.engine, self.sequencer, self.lookups, self.publisher, settings, say, traffic
-        )
+        self.sampler = self._open_sampler()
         self.sampler.on_sample.subscribe(self.enforcer.sampled)
         self.commands = Commands(
             self.engine,
@@ -159,6 +152,22 @@ class Parts:
             alerts, self.data, self.engine, self.sequencer, self.publisher, self.lookups
         )
         self.server_alerts.start()
+
+    def _open_sampler(self) -> Sampler:
+        traffic = None
+        if self.node is not None:  # imported by nodes alone, as `Node` is: 0.15 s of a start
+            from bloomery.service.replication.traffic import NodeTraffic
+
+            traffic = NodeTraffic(self.settings, self.node)
+        return Sampler(
+            self.engine,
+            self.sequencer,
+            self.lookups,
+            self.publisher,
+            self.settings,
+            self.say,
+            traffic,
+        )
 
     def _open_sequencer(self) -> Sequencer:
         if self.node is not None:
