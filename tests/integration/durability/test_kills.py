@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bloomery.service.durability.folder import snapshots_folder
 from conftest import effort
 from integration.durability.exports import differences, exports
 from integration.durability.load import RATE, Writer
@@ -70,6 +72,14 @@ class Story:
         wait_until(lambda: self.server.ready() or time.monotonic() > limit, 5)
         self.server.kill()
 
+    def copy(self, to: Path) -> None:
+        """Copy the data folder of the killed server, when its snapshotter has ended too."""
+        folder = snapshots_folder(self.server.data)
+        folder.mkdir(exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            shutil.copytree(self.server.data, to)
+
 
 def on_threads(count: int) -> tuple[str, str]:
     """Return the option for a number of workers."""
@@ -105,7 +115,7 @@ def test_killed_under_load(
         left = tmp_path / f"left {number}"
         interrupted = story.random.random() < 0.5
         if interrupted:
-            shutil.copytree(story.server.data, left)
+            story.copy(left)
             story.kill_recovery()
         story.server.start()
         story.verify()

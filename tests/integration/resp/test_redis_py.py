@@ -172,8 +172,13 @@ def test_about_the_server(client: Any) -> None:
     assert "me" in {one["name"] for one in client.client_list()}
     assert client.ping()
     assert client.echo("a") == b"a"
+
+    def no_snapshot() -> bool:
+        return not client.info("persistence")["rdb_bgsave_in_progress"]
+
+    assert wait_until(no_snapshot)  # that the server has started itself
     assert client.bgsave()
-    assert wait_until(lambda: not client.info("persistence")["rdb_bgsave_in_progress"])
+    assert wait_until(no_snapshot)
     assert client.save()
     assert abs(client.lastsave().timestamp() - time.time()) < 60
 
