@@ -101,9 +101,9 @@ def test_the_examples_of_the_api_run(
     visit: OpenPage, filled: BloomeryServer, complaints: list[str]
 ) -> None:
     """From the first to the last example on the page of the API, each is answered as it should be,
-    but for those that need a rotating filter, or one with a source."""
+    but for those that need a rotating filter, one with a source, or a node."""
     page = visit(filled, "/docs")
-    expected = {"rotate": 409, "rebuild": 422, "lookup": 422, "forget": 422}
+    expected = {"rotate": 409, "rebuild": 422, "lookup": 422, "forget": 422, "recover": 409}
     outcomes = {}
     for operation in page.locator(".operation").all():
         name = str(operation.get_attribute("id"))

@@ -1,7 +1,9 @@
 """Rows of files of different types in one table, and of files that others replace meanwhile."""
 
-import multiprocessing
+import itertools
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,38 +100,38 @@ def test_file_renamed_after_parts_were_chosen_is_found(tmp_path: Path) -> None:
         assert index.find({"id": 42}).num_rows == 1
 
 
-def replace_all_the_time(path: Path, versions: Any, done: Any) -> None:
-    """What another process does: replace the file, and update the index now and then."""
+def replace_all_the_time(path: Path, count: Path) -> None:
+    """Replace the file until the process is killed, update the index now and then, and note how
+    often the file was replaced."""
     with SegmentIndex(path.parent) as writer:
-        while not done.is_set():
-            versions.value += 1
-            version = versions.value
+        for version in itertools.count(1):
             write(path, key_at_end=version % 2 == 1, rows=1000 - version % 3)
             if version % 4 == 0:
                 writer.update()
+            with count.open("a") as file:
+                file.write(".")
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
 def test_key_is_found_while_another_process_replaces_its_file(tmp_path: Path, name: str) -> None:
     """A writer replaces the file and updates the index, as fast as it can: no error, no denial."""
-    path = tmp_path / name
+    folder, count = tmp_path / "files", tmp_path / "count"
+    folder.mkdir()
+    count.touch()
+    path = folder / name
     write(path, key_at_end=False)
-    SegmentIndex.build(tmp_path, ["id"]).close()
-    processes = multiprocessing.get_context("spawn")
-    versions, done = processes.Value("q", 0), processes.Event()
-    writer = processes.Process(target=replace_all_the_time, args=(path, versions, done))
-    writer.start()
-    try:
-        with SegmentIndex(tmp_path) as index:
-            found: list[int] = []
-            while len(found) < 300 or versions.value < 50:
-                found.append(index.find({"id": 42}).num_rows)
-                assert writer.is_alive()
-    finally:
-        done.set()
-        writer.join()
+    SegmentIndex.build(folder, ["id"]).close()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    with subprocess.Popen([sys.executable, __file__, path, count], env=environment) as writer:
+        try:
+            with SegmentIndex(folder) as index:
+                found: list[int] = []
+                while len(found) < 300 or count.stat().st_size < 50:
+                    found.append(index.find({"id": 42}).num_rows)
+                    assert writer.poll() is None
+        finally:
+            writer.kill()
     assert set(found) == {1}
-    assert writer.exitcode == 0
 
 
 def test_file_renamed_while_the_folder_is_listed_is_found(tmp_path: Path) -> None:
@@ -208,3 +210,7 @@ def test_footers_of_files_that_may_still_change_are_not_kept(
     finder = finding.Finder()
     finder.schema(str(tmp_path / "a.parquet"), False)
     assert len(finder._footers) == kept
+
+
+if __name__ == "__main__":
+    replace_all_the_time(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -66,7 +66,9 @@ class Decided(BaseModel):
     response_model=Decided,
     openapi_extra=does("server"),
     responses=problems.describe(
-        *problems.ANY, "store-unavailable", "request-too-large", statuses=(408, 415)
+        *problems.ANY,
+        *("invalid-parameter", "store-unavailable", "request-too-large"),
+        statuses=(408, 409, 415),
     ),
 )
 async def recover(request: Request, body: Recovery) -> Response:
@@ -74,5 +76,8 @@ async def recover(request: Request, body: Recovery) -> Response:
     log. Only a node that has the alert `store-differs` and waits for an operator takes it."""
     node = context_of(request).node
     if node is None:
-        raise errors.InvalidRequest("this server is not a node: it has no store to recover")
-    return ApiResponse({"reason": node.recover(body.keep)}, 202)
+        raise problems.Refused("this server is not a node: it has no store to recover", 409)
+    try:
+        return ApiResponse({"reason": node.recover(body.keep)}, 202)
+    except errors.InvalidRequest as problem:
+        raise problems.Refused(str(problem), 409) from None

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, Any] = {
     "change": {"warn_at": 0.7},
     "merge": {"sources": [NAME]},
     "rebuild": {},
+    "recover": {"keep": True},
 }
 # How the page is ordered: a title, and the names of operations.
 GROUPS = (
