@@ -702,7 +702,7 @@ fn a_request_that_arrives_byte_by_byte_has_a_limited_time() {
 
 #[test]
 fn a_request_beyond_the_input_budget_is_refused() {
-    let mut server = Server::start(1, PATIENT);
+    let server = Server::start(1, PATIENT);
     server.budget.limit.store(100 << 10, Relaxed);
     let (mut holder, mut client) = (server.connect(), server.connect());
     let part = vec![b'x'; 8 << 10];
