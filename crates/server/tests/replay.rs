@@ -111,10 +111,9 @@ fn replay_is_the_same_as_applying_each_record() {
         let (mut done, mut left) = (0, Vec::new());
         let apply_live = |rows: &[Row]| {
             for (filter, op, data) in rows {
-                let (mut outcomes, mut partial) = (Vec::new(), None);
+                let mut outcomes = Vec::new();
                 let each = [(*filter, *op, &data[..])].into_iter();
-                let progress =
-                    live.apply(&live.names(), each, &mut outcomes, &mut partial, None).unwrap();
+                let progress = live.apply(&live.names(), each, &mut outcomes, None).unwrap();
                 assert!(progress == Progress::Done || *op == OTHER);
             }
             (items(&live), contents(&live))
