@@ -79,8 +79,8 @@ impl Parser {
     /// Reads on in `input`, which begins where the command does.
     #[inline(always)]
     pub fn step(&mut self, input: &[u8], limits: &Limits) -> Result<Step, String> {
-        if self.refusal.is_some() {
-            return self.pass_over(input);
+        if let Some(why) = &self.refusal {
+            return if limits.passes_over { self.pass_over(input) } else { Err(why.clone()) };
         }
         if !self.started {
             self.arguments.clear();
@@ -183,6 +183,7 @@ impl Parser {
         limits: &Limits,
     ) -> Result<Step, String> {
         if !limits.passes_over {
+            self.started = false; // read again, it is refused again
             return Err(why);
         }
         self.refuse(why);

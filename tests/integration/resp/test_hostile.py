@@ -123,6 +123,25 @@ def test_a_request_beyond_the_limits_is_refused_before_it_is_there(serve: Serve)
         assert wire.ask("CONFIG", "SET", "max-arguments", 8).startswith(b"-ERR CONFIG SET failed")
 
 
+@pytest.mark.parametrize(
+    "before", [[("MULTI",)], [("MULTI",), ("BF.ADD", "a", "x")], [("CLIENT", "REPLY", "OFF")]]
+)
+def test_exceeded_limit_in_a_pipeline_with_multi_ends_the_connection(
+    serve: Serve, before: list[tuple[str, ...]]
+) -> None:
+    """A transaction never runs without one of its commands, also if all of it arrives at once. A
+    client that gets no replies could not read the error either."""
+    server = serve("--set", "max-arguments=100")
+    long = request("BF.MADD", "a", *range(200))
+    sent = [request(*words) for words in before]
+    with Wire(server.resp_port) as wire:
+        wire.send(b"".join([*sent, long, request("BF.ADD", "a", "y"), request("EXEC")]))
+        error = b"-ERR Protocol error: 202 arguments, at most 100 (max-arguments)"
+        assert any(error in line for line in iter(wire.reply, b""))
+    with Wire(server.resp_port) as wire:
+        assert told(wire.ask("EXISTS", "a")) == ":0"
+
+
 def test_promises_cost_no_memory(empty: BloomeryServer) -> None:
     """A hundred clients that announce 64 MiB each and send nothing take next to nothing."""
     before = resident(empty)

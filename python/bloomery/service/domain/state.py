@@ -212,7 +212,7 @@ class State:
                 raise
             raise DamagedRecord(f"{Op(op).name} lacks fields that it needs") from problem
         if isinstance(done, Entry):
-            if op in _OTHER_KEYS or (op in (Op.ADJUST, Op.RENAME) and b'"source"' in body):
+            if op in _OTHER_KEYS:
                 done.settings.pop("successor", None)
             self._show(done)
         return done
@@ -414,6 +414,8 @@ class State:
                 entry.settings.pop(setting, None)
             else:
                 entry.settings[setting] = value
+        if "source" in fields.get("settings", {}):
+            entry.settings.pop("successor", None)  # it is built from the other source
         if "at" in fields:
             entry.expires_at = fields["at"]
             self.schedule(entry)

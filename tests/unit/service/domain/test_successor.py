@@ -276,3 +276,18 @@ def test_other_hashes_cannot_follow(tmp_path: Path) -> None:
                 await served.engine.follow(old, new)
 
     asyncio.run(main())
+
+
+def test_rename_to_source_keeps_the_successor(tmp_path: Path) -> None:
+    """Only another source of the keys ends a rebuild, not a name that looks like the setting."""
+
+    async def main() -> State:
+        async with opened(tmp_path) as served:
+            old, new = await follow(served, "bloom")
+            await served.commands.amend(OLD, {}, b"source")
+            assert old.settings["successor"] == new.id
+            await served.commands.add(b"source", ["key"])
+            assert all(served.commands.contains(NEW, ["key"]))
+        return served.state
+
+    assert_replay_is_same(tmp_path, asyncio.run(main()))
