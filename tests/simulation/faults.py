@@ -19,6 +19,8 @@ OPTIONS = Options(
     bootstrap=8.0,
     snapshot_entries=12,
     history_entries=200,
+    check=1e9,
+    load_pause=0.8,
 )
 
 
@@ -39,6 +41,9 @@ class Faults:
     clock_jump: float = 0.2
     clear: float = 0.04  # the share of requests that clear a filter
     full: float = 0.0  # the share of appends that a full Redis refuses
+    foreign: float = 0.0  # another program adds entries to the stream
+    lose: float = 0.0  # of chunks, the manifest, or a part of the stream
+    huge: float = 0.0  # the share of requests that make what one node has no memory for
 
 
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
@@ -50,7 +55,11 @@ OFTEN_PAUSED = Faults(pause=1.0)
 OFTEN_FULL = Faults(full=0.3, late=0.1, lost=0.1)
 OFTEN_DAMAGED = Faults(damage=2.0, crash=0.3)
 OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
+OFTEN_FOREIGN = Faults(foreign=4.0, failover=0.8, crash=0.3)
+OFTEN_INCOMPLETE = Faults(0, pause=1.0, cut=0.3, failover=0, empty=0, damage=0, lose=2.0)
+OFTEN_HUGE = Faults(huge=0.03)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
 # Nobody waits for others to put entries back: nodes have to load again more often.
 UNSETTLED = replace(OPTIONS, settle=0.0, snapshot_entries=6)
+CHECKED = replace(OPTIONS, check=0.5)
 SOON_FORGOTTEN = replace(OPTIONS, retain=0.2)

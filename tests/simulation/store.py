@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import LogEntry, Mark, Placed, Position
+from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed, Position
 
 Effect = tuple[str, Any]
 FETCH_COUNT = 16  # entries in one answer: few, so that nodes are often cut short
+FOREIGN = LogEntry(b"", 0, 0, Kind.BARRIER)  # what another program adds to the stream
 
 
 class Store:
@@ -29,7 +30,7 @@ class Store:
         self.stream: list[Placed] = []
         self.manifest: m.Manifest | None = None
         self.chunks: dict[bytes, bytes] = {}
-        self.exists = False
+        self.wanted: bytes | None = None  # the snapshot that a node cannot start from
         self.clock = clock
         self.replicated = 0  # steps that the replicas have
         self.alive = True
@@ -44,8 +45,11 @@ class Store:
         self.journal.append(step)
         for what, value in step:
             if what == "add":
-                self.exists = True
                 self.stream.append(value)
+            elif what == "aside":
+                self.stream = [placed for placed in self.stream if placed.entry is not FOREIGN]
+            elif what == "wanted":
+                self.wanted = value
             elif what == "trim":
                 self.stream = self.stream[self._index(value) :]
             elif what == "manifest":
@@ -75,18 +79,52 @@ class Store:
         """The last entry."""
         return self.stream[-1].mark if self.stream else None
 
+    # What others do to it.
+
+    def add_foreign(self, position: Position) -> None:
+        """Let another program add an entry."""
+        if not self.stream or position > self.stream[-1].position:
+            self._do([("add", Placed(position, FOREIGN))])
+
+    def lose(self, what: str, value: Any) -> None:
+        """Lose chunks of a snapshot (`drop`), the manifest, or some of the stream (`trim`)."""
+        self._do([(what, value)])
+
     # Scripts.
+
+    def set_aside(self) -> None:
+        """Take foreign entries out of the stream."""
+        if any(placed.entry is FOREIGN for placed in self.stream):
+            self._do([("aside", None)])
+
+    def check(self, ref: int) -> m.StoreChecked:
+        """See whether a node could start from what is there."""
+        self.set_aside()
+        if self.manifest is None:
+            trimmed = self.stream and self.stream[0].entry.kind is not Kind.GENESIS
+            missing = trimmed or self.wanted == b""
+        else:
+            newest = self.manifest.snapshots[0]
+            missing = not self.may_name(newest) or self.wanted == newest.id
+        return m.StoreChecked(ref, "something is missing" if missing else "")
+
+    def want(self, action: m.WantSnapshot) -> m.Done:
+        """Note that a node needs a snapshot."""
+        self._do([("wanted", action.newest)])
+        return m.Done(action.ref, True)
 
     def fetch(self, ref: int, after: Mark | None) -> m.Fetched:
         """Read from a position on."""
+        self.set_aside()
         start = 0 if after is None else self._index(after.position)
         return m.Fetched(ref, tuple(self.stream[start : start + FETCH_COUNT]), self.end)
 
     def append(self, action: m.Append) -> m.Appended | m.Fetched:
         """Append behind what the node has."""
+        self.set_aside()
         after = action.after
         if after is None:
-            if self.exists or self.manifest is not None:
+            if self.stream or self.manifest is not None:
                 return self.fetch(action.ref, after)
             behind: list[Placed] = []
         elif not self.has(after):
@@ -104,6 +142,7 @@ class Store:
 
     def put_back(self, action: m.PutBack) -> m.Done:
         """Append entries where they were."""
+        self.set_aside()
         if self.end != action.end:
             return m.Done(action.ref, False)
         self._do([("add", placed) for placed in action.entries])
@@ -142,7 +181,7 @@ class Store:
     def restore(self, action: m.Restore) -> m.Done:
         """Begin the stream anew, from a snapshot."""
         snapshot = action.manifest.snapshots[0]
-        right = not self.exists and snapshot.id in self.chunks
+        right = not self.stream and snapshot.id in self.chunks
         if right:
             self._do([("manifest", action.manifest), ("add", snapshot.last)])
         return m.Done(action.ref, right)

@@ -16,10 +16,14 @@ from bloomery.service.replication.core.snapshots import SnapshotKeeper
 from bloomery.service.replication.core.writes import PendingWrite
 from simulation.checker import Violation
 from simulation.faults import (
+    CHECKED,
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
+    OFTEN_FOREIGN,
+    OFTEN_HUGE,
+    OFTEN_INCOMPLETE,
     OFTEN_LOST,
     OFTEN_PAUSED,
     OPTIONS,
@@ -185,6 +189,22 @@ class AppendsOnAnything(Store):
         return super().append(action)
 
 
+class LeavesForeignEntries(Store):
+    """Lets nodes read what no node wrote."""
+
+    def set_aside(self) -> None:
+        pass
+
+
+class TakesAnEmptyStreamForALog(Store):
+    """Restores nothing where a stream was emptied."""
+
+    def restore(self, action: m.Restore) -> m.Done:
+        if self.journal and not self.stream:
+            return m.Done(action.ref, False)
+        return super().restore(action)
+
+
 class PutsBackAnywhere(Store):
     """Puts lost entries back although others have written there since."""
 
@@ -194,6 +214,30 @@ class PutsBackAnywhere(Store):
         if entries and end is not None:
             super().put_back(replace(action, end=end, entries=tuple(entries)))
         return m.Done(action.ref, True)
+
+
+class NeverLoadsAgain(ReplicationCore):
+    """Stops for good at an entry that it has no memory for."""
+
+    def _give_up(self, reason: str) -> None:
+        super()._give_up(reason)
+        self._load_at = float("inf")
+
+
+class NeverAsksForASnapshot(ReplicationCore):
+    """Loads the same snapshot, and fails at the same entry behind it, again and again."""
+
+    def step(self, event: m.Event, now: float) -> list[m.Action]:
+        actions = super().step(event, now)
+        return [action for action in actions if not isinstance(action, m.WantSnapshot)]
+
+
+class NeverChecks(ReplicationCore):
+    """Does not look whether a node could start."""
+
+    def step(self, event: m.Event, now: float) -> list[m.Action]:
+        self._check_at = float("inf")
+        return super().step(event, now)
 
 
 CORES = [
@@ -211,7 +255,15 @@ CORES = [
     (BeginsWithNothing, OFTEN_EMPTY, SOON_FORGOTTEN),
     (TrimsBehindTheNewest, OFTEN_DAMAGED, OPTIONS),
 ]
+RARE = replace(CHECKED, snapshot_entries=10_000)  # no snapshot but those that are needed at once
+CORES += [
+    (NeverLoadsAgain, OFTEN_HUGE, CHECKED),
+    (NeverAsksForASnapshot, OFTEN_HUGE, RARE),
+    (NeverChecks, OFTEN_INCOMPLETE, RARE),
+]
 STORES = [
+    (LeavesForeignEntries, OFTEN_FOREIGN, OPTIONS),
+    (TakesAnEmptyStreamForALog, OFTEN_INCOMPLETE, CHECKED),
     (AppendsOnAnything, OFTEN_LOST, OPTIONS),
     (PutsBackAnywhere, replace(OFTEN_CLEARED, failover=3.0, stall=3.0), UNSETTLED),
 ]

@@ -3,16 +3,22 @@ holds in each of them. A seed that fails is run again with `World(seed, faults=â
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from conftest import effort
 from simulation.checker import Violation
 from simulation.faults import (
+    CHECKED,
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
+    OFTEN_FOREIGN,
     OFTEN_FULL,
+    OFTEN_HUGE,
+    OFTEN_INCOMPLETE,
     OFTEN_LOST,
     OFTEN_PAUSED,
     OFTEN_SPLIT,
@@ -34,6 +40,9 @@ MIXES = {
     "full": (OFTEN_FULL, OPTIONS),
     "damaged": (OFTEN_DAMAGED, OPTIONS),
     "empty": (OFTEN_EMPTY, SOON_FORGOTTEN),
+    "foreign": (OFTEN_FOREIGN, OPTIONS),
+    "incomplete": (OFTEN_INCOMPLETE, CHECKED),
+    "huge": (OFTEN_HUGE, replace(CHECKED, snapshot_entries=10_000)),
 }
 
 

@@ -15,12 +15,12 @@ from random import Random
 from typing import Any
 
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import Placed
+from bloomery.service.replication.core.entries import Placed, Position
 from bloomery.service.replication.core.node import Options, ReplicationCore
 from simulation.checker import Checker, Violation, WriteRecord
 from simulation.faults import OPTIONS, Faults
-from simulation.model import ModelReplica
-from simulation.store import Store
+from simulation.model import ModelReplica, SmallReplica
+from simulation.store import FOREIGN, Store
 
 TIMEOUT = 0.4  # seconds that a node waits for Redis
 TICK = 0.1
@@ -47,7 +47,7 @@ class SimulatedNode:
         self.starts += 1
         self.id = bytes([self.number, self.starts]).ljust(8, b"\0")
         self.alive = True
-        self.core = self.world.make_core(self.id)
+        self.core = self.world.make_core(self)
         self.writes: dict[int, WriteRecord] = {}
         self.reads: dict[int, tuple[tuple[str, int], float]] = {}
         self.asked: dict[int, Store] = {}  # requests to Redis without an answer yet
@@ -120,7 +120,7 @@ class SimulatedNode:
                 key, asked = self.reads.pop(action.request)
                 if not self.has(key) and (self.core.options.confirm or self.strayed < asked):
                     world.checker.denied(key, asked, asked, world.now, "strong")
-            case m.SetReady():
+            case m.SetReady() | m.Stuck():
                 pass
             case m.Stop():
                 raise Violation(action.reason)
@@ -193,10 +193,13 @@ class World:
         self.nodes[0].core.options = self.options  # it waits like all others from now on
         self.nodes += [SimulatedNode(self, n) for n in range(1, self.random.randint(2, 4))]
 
-    def make_core(self, id: bytes) -> ReplicationCore:
+    def make_core(self, node: SimulatedNode) -> ReplicationCore:
         """Return the core of a process."""
         options = self.options if self.now else replace(self.options, bootstrap=0.0)
-        return self._core(id, ModelReplica, options)
+        return self._core(node.id, self._replica(node), options)
+
+    def _replica(self, node: SimulatedNode) -> type[ModelReplica]:
+        return SmallReplica if self.faults.huge and node.number == 1 else ModelReplica
 
     def make_store(self, journal: list[Any]) -> Store:
         """Return a store of a journal."""
@@ -231,7 +234,8 @@ class World:
         replica = self.nodes[0].core.replica
         assert isinstance(replica, ModelReplica)
         self.checker.check_kept(replica)
-        self.checker.check_decisions(self.primary, replica)
+        if not self.faults.lose:  # else the stream has lost some of them
+            self.checker.check_decisions(self.primary, replica)
 
     def _run_until(self, end: float) -> None:
         while self._queue and self._queue[0][0] <= end:
@@ -316,7 +320,8 @@ class World:
                     event = m.SnapshotMissing(action.ref)
                 else:
                     ledger, _, dump = loaded.partition(b"\n")
-                    event = m.SnapshotLoaded(action.ref, ModelReplica.load(dump), ledger)
+                    replica = self._replica(node).load(dump)
+                    event = m.SnapshotLoaded(action.ref, replica, ledger)
             case m.SaveSnapshot():
                 store.save(action.snapshot.id, data)
                 event = m.Done(action.ref, True)
@@ -326,8 +331,14 @@ class World:
                 event = store.restore(action)
                 if event.done and store is self.primary:
                     self.checker.restored(store, self.now)
+            case m.CheckStore():
+                event = store.check(action.ref)
+            case m.WantSnapshot():
+                event = store.want(action)
             case _:
                 raise AssertionError(action)
+        if isinstance(event, m.Fetched | m.Appended):
+            event = readable(event)
         self._replicate(store)
         self._reply(node, id, event)
 
@@ -355,7 +366,7 @@ class World:
         if self.now < end and not store.has_behind(action.after):
             self._wait(store, end, lambda: self._await_news(node, id, store, action, end))
         else:
-            self._reply(node, id, store.fetch(action.ref, action.after))
+            self._reply(node, id, readable(store.fetch(action.ref, action.after)))
 
     def _appended(self, store: Store, placed: Placed) -> None:
         self.checker.appended(placed, store is self.primary, self.now)
@@ -408,7 +419,9 @@ class World:
         name = random.choice(["a", "a", "b"])
         keys = [random.randrange(self.keys) for _ in range(random.choice([1, 1, 3]))]
         what = random.random()
-        if what < 0.45:
+        if self.faults.huge and random.random() < self.faults.huge:
+            node.write(self._requests, b"H huge")
+        elif what < 0.45:
             node.write(self._requests, f"A {name} {' '.join(map(str, keys))}".encode())
         elif what < 0.7:
             node.read_strong(self._requests, (name, keys[0]))
@@ -437,6 +450,8 @@ class World:
             self._stall: faults.stall,
             self._damage: faults.damage,
             self._jump: faults.clock_jump,
+            self._add_foreign: faults.foreign,
+            self._lose: faults.lose,
         }
         total = sum(chances.values())
         if total:
@@ -475,6 +490,32 @@ class World:
             newest, older = manifest.snapshots
             if self.primary.load(older.id) is not None:
                 self.primary.chunks[newest.id] = b"damaged"
+
+    def _add_foreign(self) -> None:
+        for _ in range(self.random.choice([1, 3, 40])):
+            ahead = self.random.choice([0, 0, 0, 7_200_000])
+            at = self._wall_clock() + ahead
+            end = self.primary.end
+            last = Position(0, 0) if end is None else end.position
+            after = Position(last.ms, last.seq + 1)
+            self.primary.add_foreign(max(after, Position(at, 0)))
+
+    def _lose(self) -> None:
+        """Lose what a node needs to start."""
+        store, random = self.primary, self.random
+        if not any(node.core.ready and node.core.history.at == store.end for node in self.nodes):
+            return  # nobody has it all
+        before = self.make_store(store.journal)
+        what = random.choice(["chunks", "manifest", "stream", "stream"])
+        if what == "chunks" and store.manifest is not None:
+            for snapshot in store.manifest.snapshots:
+                store.lose("drop", snapshot.id)
+        elif what == "manifest":
+            store.lose("manifest", None)
+        elif what == "stream" and store.stream:
+            last = store.stream[-1].position
+            store.lose("trim", random.choice([last, Position(last.ms, last.seq + 1)]))
+        self.checker.replaced(before, store, failover=False)
 
     def _failover(self) -> None:
         old = self.primary
@@ -519,3 +560,10 @@ class World:
             node.store = self.primary
             self._revive(node)
         self.nodes.append(SimulatedNode(self, len(self.nodes)))
+
+
+def readable(event: Any) -> Any:
+    """Return what a node can make of an answer that may have an entry that no node wrote."""
+    if any(placed.entry is FOREIGN for placed in event.entries):
+        return m.Unreadable(event.ref)
+    return event

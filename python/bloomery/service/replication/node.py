@@ -74,6 +74,7 @@ class Node:
         self.id = secrets.token_bytes(8)
         self.settings, self.say, self.alerts = settings, say, alerts
         self.broken = ""  # why this node cannot follow any more
+        self._obstacles: dict[str, str] = {}  # why it cannot follow now, by the kind of the alert
         self.loads = 0
         self._describe = describe
         self._log = RedisLog(
@@ -168,7 +169,12 @@ class Node:
     @property
     def may_answer(self) -> bool:
         """Is the copy recent enough for reads that need not be strong?"""
-        return not self.broken and self.core.may_answer(time.monotonic())
+        return not self.obstacle and self.core.may_answer(time.monotonic())
+
+    @property
+    def obstacle(self) -> str:
+        """Return why this node cannot follow; "" if it can."""
+        return self.broken or next(iter(self._obstacles.values()), "")
 
     @property
     def holds_lease(self) -> bool:
@@ -213,8 +219,8 @@ class Node:
     def _send_part(self) -> None:
         sending = self._sending
         assert sending is not None
-        if self.broken:
-            problem = errors.StoreUnavailable(self.broken)
+        if self.obstacle:
+            problem = errors.StoreUnavailable(self.obstacle)
             self._loop.call_soon(self._refused, sending.number, problem)
             return
         records = sending.parts[sending.done]
@@ -263,8 +269,8 @@ class Node:
         return since == 1 or since <= self.core.ledger.oldest_version(at.position.ms if at else 0)
 
     def _check(self) -> None:
-        if self.broken:
-            raise errors.StoreUnavailable(f"this node cannot follow the others: {self.broken}")
+        if self.obstacle:
+            raise errors.StoreUnavailable(f"this node cannot follow the others: {self.obstacle}")
 
     def _watch(self) -> None:
         """Let native code answer until the copy is too old. Called in each step and each tick."""
@@ -279,8 +285,8 @@ class Node:
 
     def unfit(self) -> str | None:
         """Why it should not be asked now; None if it may."""
-        if self.broken:
-            return self.broken
+        if self.obstacle:
+            return self.obstacle
         if self.core.ready:
             return None
         return self.refusal or "behind the other nodes"
@@ -335,12 +341,12 @@ class Node:
         try:
             began = time.monotonic()
             actions = self.core.step(event, began)
+            self._watch()  # before filters are exchanged: native code answers from them
             # What was loaded is answered from now on, also if no entry changes it.
             cast("FilterReplica", self.core.replica).adopt()
             for action in actions:
                 if not self.broken:  # else those who wait were told
                     self._do(action)
-            self._watch()
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)
@@ -373,7 +379,10 @@ class Node:
                 self._refuse(action)
             case m.SetReady():
                 if action.ready:
+                    self._remove_obstacle("memory-short", "the filters are loaded again")
                     self._caught_up.set()
+            case m.Stuck():
+                self._add_obstacle("memory-short", action.reason)
             case m.Stop():
                 self._break(action.reason)
             case m.SaveSnapshot():
@@ -401,6 +410,11 @@ class Node:
     async def _perform(self, action: LogAction) -> None:
         try:
             event = await self._log.perform(action)
+        except errors.CorruptData as problem:
+            remedy = "if it is no node's, delete it (XDEL), and all nodes go on"
+            self._add_obstacle("store-damaged", f"{problem}; {remedy}")
+            self._step(m.Unreadable(action.ref))
+            return
         except errors.BloomeryError as problem:  # what is there cannot be applied, nor left out
             self._break(str(problem))
             return
@@ -410,6 +424,8 @@ class Node:
             self._step(m.Failed(action.ref))
             return
         self._note_health(event)
+        if isinstance(event, m.Fetched):
+            self._remove_obstacle("store-damaged", "the log can be read again")
         self._step(event)
         if isinstance(action, m.SwapManifest):
             self._tell_saved(isinstance(event, m.Done) and event.done)
@@ -427,11 +443,24 @@ class Node:
 
     def _note_health(self, event: m.Event) -> None:
         """Note whether Redis answers, and takes writes."""
+        if isinstance(event, m.StoreChecked):
+            self._store.checked(event)
         if not isinstance(event, (m.Failed, m.Refused)):
             self._store.answered(wrote=isinstance(event, (m.Appended, m.Done)))
         elif self._log.problem:  # else it was not asked: too large an entry
             outage = Outage.READ_ONLY if self._log.unwilling else Outage.UNREACHABLE
             self._store.failed(self._log.problem, outage)
+
+    def _add_obstacle(self, kind: str, reason: str) -> None:
+        """Answer nothing until what is in the way, an alert of this kind, is removed."""
+        if kind not in self._obstacles:
+            self.alerts.begin(kind, f"this node cannot follow the others: {reason}")
+        self._obstacles[kind] = reason
+        self._watch()
+
+    def _remove_obstacle(self, kind: str, why: str) -> None:
+        if self._obstacles.pop(kind, None) is not None:
+            self.alerts.end(kind, why)
 
     def _break(self, reason: str) -> None:
         """Follow no more: nothing that this node has can be relied on."""
@@ -469,6 +498,10 @@ class Node:
         except errors.CorruptData as problem:
             self.say(f"a snapshot in Redis is damaged: {problem}", level="error")
             self._step(m.SnapshotMissing(action.ref))
+            return
+        except errors.NotEnoughMemory as problem:
+            self._add_obstacle("memory-short", str(problem))
+            self._step(m.Failed(action.ref))
             return
         except errors.BloomeryError as problem:
             self._store.failed(str(problem))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from bloomery import errors
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed, Position
 from bloomery.service.replication.core.history import History
@@ -37,6 +38,8 @@ class Options:
     lease: float = 5.0  # a holder that was not heard of for so long is replaced
     clock: float = 1.0  # between two entries that let time pass
     bootstrap: float = 10.0  # how long an empty Redis waits for nodes that have what it lost
+    check: float = 10.0  # between two looks whether a node could start from what Redis has
+    load_pause: float = 30.0  # between two attempts to load, at most
     snapshot_retry: float = 0.1  # after a snapshot that could not be made
     snapshot_entries: int = 100_000
     history_entries: int = 10_000
@@ -71,6 +74,8 @@ class ReplicationCore:
         self._loading = True
         self._candidates: list[m.Snapshot] = []
         self._load_at = 0.0
+        self._load_pause = options.retry  # longer after each attempt that failed
+        self._newest = b""  # the id of the newest snapshot, when it was last looked for
         self._empty_since: float | None = None
         # Following.
         self._matched = True  # has the stream what was applied here, as far as is known?
@@ -88,6 +93,7 @@ class ReplicationCore:
         self._lease_heard = 0.0
         self._claim_at = 0.0
         self._clock_at = 0.0
+        self._check_at = 0.0  # when to see next whether a node could start
 
     def may_answer(self, now: float) -> bool:
         """May a local read be answered from the copy?"""
@@ -155,6 +161,12 @@ class ReplicationCore:
         match event, action:
             case m.Failed(), _:
                 self._failed(action)
+            case m.Unreadable(), _:
+                self._failed(action)
+                self._matched = False
+            case m.StoreChecked(), _:
+                if event.problem:
+                    self._snapshots.hurry()
             case m.Fetched(), m.Fetch():
                 self._fetched(event, action.after, sent)
             case m.Refused(), m.Append():
@@ -174,8 +186,9 @@ class ReplicationCore:
                 self._saved(action.snapshot, event)
             case m.Done(), m.SwapManifest():
                 self._snapshots.ended(event.done, self._now)
+                self._check_at = self._now
             case m.Done(), _:
-                pass  # PutBack, Restore: the next read tells
+                pass  # PutBack, Restore: the next read tells; WantSnapshot: a manifest does
 
     # Requests to Redis.
 
@@ -196,6 +209,8 @@ class ReplicationCore:
 
     def _failed(self, action: m.Action) -> None:
         self._fetch_at = self._load_at = self._now + self.options.retry
+        if isinstance(action, m.LoadSnapshot):
+            self._load_later()
         self._lively = True  # look what is there before anything is waited for
         self._settle()
         steps = m.ReadManifest | m.SaveSnapshot | m.SwapManifest
@@ -228,28 +243,62 @@ class ReplicationCore:
             if step is not None:
                 self._ask(step, ref)
         elif event.manifest is not None:
-            self._empty_since = None
+            self._empty_since, self._newest = None, event.manifest.snapshots[0].id
             self._candidates = list(event.manifest.snapshots)
             self._load_next()
         else:
-            ref = self._ref()
+            self._newest, ref = b"", self._ref()
             self._ask(m.Fetch(ref, None, wait=False), ref)
 
     def _load_next(self) -> None:
         if self._candidates:
+            if self.history.at is None:  # the copy is empty, or void: its memory is needed
+                self.replica = self._make()
             ref = self._ref()
             self._ask(m.LoadSnapshot(ref, self._candidates.pop(0)), ref)
-        else:
-            self._load_at = self._now + self.options.retry
+        elif self.history.at is None:
+            self._load_later()
+        else:  # if the stream is lost too, this node brings back what it has
+            ref = self._ref()
+            self._ask(m.Fetch(ref, None, wait=False), ref)
+
+    def _load_later(self) -> None:
+        """Try again after a pause, each time a longer one; the holder is asked for a snapshot."""
+        self._load_at = self._now + self._load_pause
+        self._load_pause = min(2 * self._load_pause, self.options.load_pause)
+        ref = self._ref()
+        self._ask(m.WantSnapshot(ref, self._newest), ref)
+
+    def _start_loading(self) -> None:
+        """Load a copy: at once, unless the last one that was loaded was of no use."""
+        self._loading, self._load_at = True, self._now
+        if self._fresh is None:
+            self._load_later()
+        asked = (m.Fetch, m.Append)  # of the history that is given up
+        self._requests = {
+            ref: request
+            for ref, request in self._requests.items()
+            if not isinstance(request[0], asked)
+        }
+
+    def _give_up(self, reason: str) -> None:
+        """Take the copy, which is half changed, to be void."""
+        self.ledger = Ledger()
+        self.history = History(None, self.options.history_entries)
+        self.writes.forget_outcomes()
+        self._fresh = self._confirmed = None
+        self._targets.clear()
+        self._start_loading()
+        self._actions.append(m.Stuck(reason))
 
     def _loaded_from_start(self, event: m.Fetched, sent: float) -> None:
         if event.entries and event.entries[0].entry.kind is Kind.GENESIS:
             self._adopt(self._make(), Ledger(), None)
-            for placed in event.entries:
-                self._apply(placed)
-            self._caught_up_to(event.end, sent)
-        elif event.end is not None:  # it was trimmed since: there is a manifest now
-            self._load_at, self._empty_since = self._now + self.options.retry, None
+            if self._apply_all(event.entries):
+                self._caught_up_to(event.end, sent)
+        elif event.end is not None:  # it was trimmed since: there is a manifest now, or soon
+            self._empty_since = None
+            self._load_later()
         elif self.history.at is not None:  # Redis has lost everything, and this node has not
             self._loading = False
         else:
@@ -321,8 +370,14 @@ class ReplicationCore:
         self._matched, self._empty_since = True, None
         self._lively = any(placed.entry.node != self.node for placed in news)
         self._look_at = self._now + self.options.gather
-        for placed in news:
+        return self._apply_all(news)
+
+    def _apply_all(self, entries: Sequence[Placed]) -> bool:
+        """Apply entries; False if the copy was given up."""
+        for placed in entries:
             self._apply(placed)
+            if self._loading:
+                return False
         return True
 
     def _caught_up_to(self, end: Mark | None, sent: float) -> None:
@@ -334,6 +389,7 @@ class ReplicationCore:
         self._targets = [target for target in self._targets if not at or target[0] > at.position]
         if reached:
             self._fresh = max(*reached, self._fresh or 0.0)
+            self._load_pause = self.options.retry
             if self._reloaded:
                 self._repeat_lost_writes()
 
@@ -346,7 +402,11 @@ class ReplicationCore:
                 reason = f"the log has operations of version {entry.needs}: upgrade bloomery"
                 self._actions.append(m.Stop(reason))
             elif entry.kind in (Kind.WRITE, Kind.DECIDE):
-                outcome = self.replica.apply(entry.payload, position.ms)
+                try:
+                    outcome = self.replica.apply(entry.payload, position.ms)
+                except errors.NotEnoughMemory as problem:
+                    self._give_up(str(problem))
+                    return
             elif entry.kind is Kind.CLOCK:
                 self.replica.pass_time(position.ms)
         self.history.append(placed)
@@ -548,14 +608,7 @@ class ReplicationCore:
             ref = self._ref()
             self._ask(m.PutBack(ref, event.end, missing), ref)
         else:  # trimmed, or others wrote where this node had something else
-            self._loading = True
-            self._load_at = self._now
-            asked = (m.Fetch, m.Append)  # of the history that is given up
-            self._requests = {
-                ref: request
-                for ref, request in self._requests.items()
-                if not isinstance(request[0], asked)
-            }
+            self._start_loading()
 
     def _save_all(self) -> None:
         """Bring everything back to a Redis that has nothing: first the copy, as a snapshot."""
@@ -610,6 +663,9 @@ class ReplicationCore:
     def _keep_lease(self) -> None:
         if not self.joined:
             return
+        if self._matched and self._now >= self._check_at and not self._is_asked(m.CheckStore):
+            self._check_at, ref = self._now + self.options.check, self._ref()
+            self._ask(m.CheckStore(ref), ref)
         if not self.holds_lease:
             silent = self._now - self._lease_heard >= self.options.lease
             if (silent or not self.ledger.holder) and self._now >= self._claim_at:
