@@ -39,6 +39,7 @@ class Faults:
     lost: float = 0.02  # of a message, by chance
     late: float = 0.02  # a request arrives long after its sender has given up
     clock_jump: float = 0.2
+    hours: float = 0.0  # the clock of Redis, or of a node's machine, jumps by hours
     clear: float = 0.04  # the share of requests that clear a filter
     full: float = 0.0  # the share of appends that a full Redis refuses
     foreign: float = 0.0  # another program adds entries to the stream
@@ -57,6 +58,7 @@ OFTEN_DAMAGED = Faults(damage=2.0, crash=0.3)
 OFTEN_EMPTY = Faults(0.4, pause=0, cut=0, failover=0, empty=0.5, damage=0, lost=0, late=0)
 OFTEN_FOREIGN = Faults(foreign=4.0, failover=0.8, crash=0.3)
 OFTEN_INCOMPLETE = Faults(0, pause=1.0, cut=0.3, failover=0, empty=0, damage=0, lose=2.0)
+OFTEN_HOURS = Faults(hours=3.0)
 OFTEN_HUGE = Faults(huge=0.03)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
 # Nobody waits for others to put entries back: nodes have to load again more often.

@@ -22,6 +22,7 @@ from simulation.faults import (
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
     OFTEN_FOREIGN,
+    OFTEN_HOURS,
     OFTEN_HUGE,
     OFTEN_INCOMPLETE,
     OFTEN_LOST,
@@ -255,8 +256,19 @@ CORES = [
     (BeginsWithNothing, OFTEN_EMPTY, SOON_FORGOTTEN),
     (TrimsBehindTheNewest, OFTEN_DAMAGED, OPTIONS),
 ]
+
+
+class TrustsTheClockOfRedis(ReplicationCore):
+    """Lets time pass as Redis's clock does."""
+
+    def _next_time(self) -> int:
+        redis_ms, since = self._redis_clock
+        return redis_ms + int(1000 * (self._now - since))
+
+
 RARE = replace(CHECKED, snapshot_entries=10_000)  # no snapshot but those that are needed at once
 CORES += [
+    (TrustsTheClockOfRedis, OFTEN_HOURS, OPTIONS),
     (NeverLoadsAgain, OFTEN_HUGE, CHECKED),
     (NeverAsksForASnapshot, OFTEN_HUGE, RARE),
     (NeverChecks, OFTEN_INCOMPLETE, RARE),

@@ -17,6 +17,7 @@ from simulation.faults import (
     OFTEN_EMPTY,
     OFTEN_FOREIGN,
     OFTEN_FULL,
+    OFTEN_HOURS,
     OFTEN_HUGE,
     OFTEN_INCOMPLETE,
     OFTEN_LOST,
@@ -42,6 +43,7 @@ MIXES = {
     "empty": (OFTEN_EMPTY, SOON_FORGOTTEN),
     "foreign": (OFTEN_FOREIGN, OPTIONS),
     "incomplete": (OFTEN_INCOMPLETE, CHECKED),
+    "hours": (OFTEN_HOURS, OPTIONS),
     "huge": (OFTEN_HUGE, replace(CHECKED, snapshot_entries=10_000)),
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.entries import Placed, Position
+from bloomery.service.replication.core.ledger import MAX_STEP_MS, Ledger
 from bloomery.service.replication.core.node import Options, ReplicationCore
 from simulation.checker import Checker, Violation, WriteRecord
 from simulation.faults import OPTIONS, Faults
@@ -24,6 +25,7 @@ from simulation.store import FOREIGN, Store
 
 TIMEOUT = 0.4  # seconds that a node waits for Redis
 TICK = 0.1
+START_MS = 100_000_000
 
 
 class SimulatedNode:
@@ -37,6 +39,7 @@ class SimulatedNode:
         self.cut_until = 0.0
         self.rate = world.random.uniform(0.97, 1.03)
         self.offset = world.random.uniform(0, 1e6)
+        self.wall_offset = 0  # ms by which its wall clock is wrong
         self.store = world.primary
         self.linked: Store | None = None  # where it waited for news last
         self.strayed = -1.0  # when it last talked to a store that was no primary any more
@@ -59,6 +62,10 @@ class SimulatedNode:
         """Be killed."""
         self.alive = False
         self.world.checker.crashed.add(self.id)
+
+    def wall_clock(self) -> float:
+        """Its machine's wall clock, in ms."""
+        return self.world.true_time() + self.wall_offset
 
     def clock(self) -> float:
         """Its own steady clock."""
@@ -91,6 +98,7 @@ class SimulatedNode:
         self.world.steps += 1
         for action in self.core.step(event, self.clock()):
             self._do(action)
+        self.world.check_time(self.core.ledger)
         due = self.core.due
         if due is not None and not self.is_timed:
             self.is_timed = True
@@ -177,12 +185,14 @@ class World:
         self.checker = Checker(self.confirm)
         self.faults = faults or Faults()
         self.quiet = False  # no faults any more
+        self.healed = False  # and the nodes agree
         self._core, self._store = core, store
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._events = 0
         self._requests = 0
         self._stalled_until = 0.0
-        self.clock_offset = 1_000_000
+        self.clock_offset = START_MS
+        self.has_wrong_store = seed % 2 == 0  # else nodes have wrong clocks, where clocks jump far
         self._waiting: list[tuple[Store, Callable[[], None]]] = []  # reads that wait for news
         self.primary = self.make_store([])
         self.slow = self.random.choice([1.0, 1.0, 5.0])
@@ -196,7 +206,9 @@ class World:
     def make_core(self, node: SimulatedNode) -> ReplicationCore:
         """Return the core of a process."""
         options = self.options if self.now else replace(self.options, bootstrap=0.0)
-        return self._core(node.id, self._replica(node), options)
+        core = self._core(node.id, self._replica(node), options)
+        core._wall = node.wall_clock
+        return core
 
     def _replica(self, node: SimulatedNode) -> type[ModelReplica]:
         return SmallReplica if self.faults.huge and node.number == 1 else ModelReplica
@@ -209,6 +221,18 @@ class World:
 
     def _wall_clock(self) -> int:
         return self.clock_offset + int(self.now * 1000)
+
+    def true_time(self) -> int:
+        """What all clocks would show if they were right, in ms."""
+        return START_MS + int(1000 * self.now)
+
+    def check_time(self, ledger: Ledger) -> None:
+        """See that the log's time runs about as time does, whatever clocks show."""
+        ahead = ledger.latest_ms - self.true_time()
+        if ahead > MAX_STEP_MS + 200 * (self.now + 3):
+            raise Violation(f"the log's time is {ahead} ms ahead: filters end early")
+        if self.quiet and self.healed and ahead < -8000 - 200 * self.now:
+            raise Violation(f"the log's time is {-ahead} ms behind: filters do not end")
 
     # Virtual time.
 
@@ -227,9 +251,12 @@ class World:
         for _ in range(150):
             self._run_until(self.now + 0.2)
             if self._agree():
+                self.healed = True
                 break
         else:
             raise Violation("the nodes do not agree, long after the last fault")
+        for node in self.nodes:
+            self.check_time(node.core.ledger)
         self.checker.check_new()
         replica = self.nodes[0].core.replica
         assert isinstance(replica, ModelReplica)
@@ -450,6 +477,7 @@ class World:
             self._stall: faults.stall,
             self._damage: faults.damage,
             self._jump: faults.clock_jump,
+            self._jump_far: faults.hours,
             self._add_foreign: faults.foreign,
             self._lose: faults.lose,
         }
@@ -490,6 +518,14 @@ class World:
             newest, older = manifest.snapshots
             if self.primary.load(older.id) is not None:
                 self.primary.chunks[newest.id] = b"damaged"
+
+    def _jump_far(self) -> None:
+        far = self.random.choice([-7_200_000, 7_200_000])
+        if self.has_wrong_store:  # if both are wrong, no node can know
+            self.clock_offset = START_MS if self.clock_offset != START_MS else START_MS + far
+        else:
+            node = self.random.choice(self.nodes)
+            node.wall_offset = 0 if node.wall_offset else abs(far)
 
     def _add_foreign(self) -> None:
         for _ in range(self.random.choice([1, 3, 40])):

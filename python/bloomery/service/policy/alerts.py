@@ -27,6 +27,7 @@ KINDS = {
     "store-unavailable": ("error", "the Redis of a node does not answer"),
     "store-refused": ("error", "the Redis of a node takes no writes: it is full, say"),
     "store-incomplete": ("error", "no node can start from what Redis has: a snapshot is made"),
+    "store-clock": ("warning", "the clocks of Redis and of a node's machine differ"),
     "store-evicts": ("warning", "the Redis of a node may evict its keys (maxmemory-policy)"),
     "store-foreign": ("warning", "the log had an entry that no node wrote (told, never active)"),
     "store-damaged": ("error", "an entry of the shared log is damaged: nodes wait for its removal"),

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bloomery import _native, errors
+from bloomery.boottime import boottime
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
 from bloomery.service.domain.entry import Entry
@@ -115,7 +116,9 @@ class Node:
             bootstrap=settings.store_bootstrap_seconds,
             snapshot_retry=_SNAPSHOT_RETRY,
         )
-        self.core = ReplicationCore(self.id, lambda: FilterReplica(engine), options, self._about)
+        self.core = ReplicationCore(
+            self.id, lambda: FilterReplica(engine), options, self._about, lambda: 1000 * time.time()
+        )
         self.sequencer = Sequencer(engine, self, _PACE)
         engine.on_tick.subscribe(self._watch)
         return self.sequencer
@@ -169,7 +172,7 @@ class Node:
     @property
     def may_answer(self) -> bool:
         """Is the copy recent enough for reads that need not be strong?"""
-        return not self.obstacle and self.core.may_answer(time.monotonic())
+        return not self.obstacle and self.core.may_answer(boottime())
 
     @property
     def obstacle(self) -> str:
@@ -191,8 +194,12 @@ class Node:
     exclusive = False
 
     def now(self) -> float:
-        """Return the time that all nodes agree on."""
+        """Return the time that all nodes agree on: that of the last entry."""
         return self.engine.state.now
+
+    def running(self) -> float:
+        """Return that time with what has passed since the entry."""
+        return max(self.engine.state.now, self.core.time(boottime()) / 1000)
 
     async def finished(self, names: Iterable[bytes] | None = None) -> None:
         """Do nothing: no thread applies records of a node."""
@@ -264,9 +271,8 @@ class Node:
 
     def _is_known(self, op: Op) -> bool:
         """Do all nodes that are there know this operation?"""
-        at = self.core.history.at
         since = operations.SINCE.get(op, 1)
-        return since == 1 or since <= self.core.ledger.oldest_version(at.position.ms if at else 0)
+        return since == 1 or since <= self.core.ledger.oldest_version()
 
     def _check(self) -> None:
         if self.obstacle:
@@ -279,7 +285,10 @@ class Node:
         if bypassed is not self.engine.shelf.bypassed:
             self.engine.shelf.bypassed = bypassed
         if self.core.fresh is not None:
-            self.engine.shelf.set_stale(self.core.fresh + self.core.options.max_lag)
+            # Native code compares with a clock that stops while the machine is suspended: until the
+            # next tick, for 20 ms, it may answer from what it had.
+            left = self.core.fresh + self.core.options.max_lag - boottime()
+            self.engine.shelf.set_stale(time.monotonic() + left)
 
     # How it is.
 
@@ -300,7 +309,7 @@ class Node:
     def lag(self) -> float:
         """For how many seconds this node has not known that it has all; infinite: it never did."""
         fresh = self.core.fresh
-        return float("inf") if fresh is None else max(0.0, time.monotonic() - fresh)
+        return float("inf") if fresh is None else max(0.0, boottime() - fresh)
 
     def mark(self, strong: bool) -> bytes:
         """What is said beside an answer: how old it may be."""
@@ -308,9 +317,7 @@ class Node:
 
     def members(self) -> list[dict[str, Any]]:
         """The nodes that were heard of within a minute, as they told of themselves."""
-        at = self.core.history.at
-        now_ms = at.position.ms if at is not None else 0
-        return list_members(self.core.ledger, now_ms, self.id, VERSION)
+        return list_members(self.core.ledger, self.id, VERSION)
 
     def figures(self) -> dict[str, float | None]:
         """What is measured of it."""
@@ -339,8 +346,7 @@ class Node:
         if self.broken:
             return
         try:
-            began = time.monotonic()
-            actions = self.core.step(event, began)
+            actions = self.core.step(event, boottime())
             self._watch()  # before filters are exchanged: native code answers from them
             # What was loaded is answered from now on, also if no entry changes it.
             cast("FilterReplica", self.core.replica).adopt()
@@ -351,14 +357,14 @@ class Node:
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)
         if self._timer is None and (due := self.core.due) is not None:
-            self._timer = self._loop.call_later(max(0.0, due - time.monotonic()), self._wake)
+            self._timer = self._loop.call_later(max(0.0, due - boottime()), self._wake)
 
     def _wake(self) -> None:
         """Let the core look for news, unless what came meanwhile has put that off."""
         self._timer, due = None, self.core.due
         if due is None or self.broken:
             return
-        left = due - time.monotonic()
+        left = due - boottime()
         if left > 0:
             self._timer = self._loop.call_later(left, self._wake)
         else:
@@ -410,13 +416,13 @@ class Node:
     async def _perform(self, action: LogAction) -> None:
         try:
             event = await self._log.perform(action)
+        except errors.UnsupportedVersion as problem:
+            self._break(str(problem))
+            return
         except errors.CorruptData as problem:
             remedy = "if it is no node's, delete it (XDEL), and all nodes go on"
             self._add_obstacle("store-damaged", f"{problem}; {remedy}")
             self._step(m.Unreadable(action.ref))
-            return
-        except errors.BloomeryError as problem:  # what is there cannot be applied, nor left out
-            self._break(str(problem))
             return
         except Exception as problem:  # noqa: BLE001  # or it would wait for this answer for ever
             self.say("Redis could not be asked", level="error", problem=problem)
@@ -444,7 +450,7 @@ class Node:
     def _note_health(self, event: m.Event) -> None:
         """Note whether Redis answers, and takes writes."""
         if isinstance(event, m.StoreChecked):
-            self._store.checked(event)
+            self._store.checked(event, self.core.redis_ahead(boottime()))
         if not isinstance(event, (m.Failed, m.Refused)):
             self._store.answered(wrote=isinstance(event, (m.Appended, m.Done)))
         elif self._log.problem:  # else it was not asked: too large an entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from enum import Enum
 
+from bloomery.service.clock import ALARM_SECONDS
 from bloomery.service.policy.alerts import Alerts
 from bloomery.service.replication.core.messages import StoreChecked
 
@@ -42,8 +43,15 @@ class StoreHealth:
             self._end_alert("Redis takes writes again")
             self.outage = None
 
-    def checked(self, found: StoreChecked) -> None:
-        """Note whether Redis has all that a node needs to start, and keeps it."""
+    def checked(self, found: StoreChecked, ahead: float) -> None:
+        """Note whether Redis has all that a node needs to start, and keeps it; and by how many
+        seconds its clock is ahead of this machine's."""
+        if abs(ahead) > ALARM_SECONDS:
+            where = "ahead of" if ahead > 0 else "behind"
+            text = f"Redis's clock is {abs(ahead):.0f} s {where} this machine's: set both right"
+            self._alerts.begin("store-clock", text, seconds=round(ahead))
+        else:
+            self._alerts.end("store-clock", "Redis's clock and this machine's agree")
         if found.problem:
             self._alerts.begin("store-incomplete", f"no node can start: {found.problem}")
         else:

@@ -37,6 +37,7 @@ class Options:
     hello: float = 10.0
     lease: float = 5.0  # a holder that was not heard of for so long is replaced
     clock: float = 1.0  # between two entries that let time pass
+    clock_share: float = 0.1  # of the time that passes, by which the log's time follows wall clocks
     bootstrap: float = 10.0  # how long an empty Redis waits for nodes that have what it lost
     check: float = 10.0  # between two looks whether a node could start from what Redis has
     load_pause: float = 30.0  # between two attempts to load, at most
@@ -54,16 +55,18 @@ class ReplicationCore:
         make: Callable[[], Replica],
         options: Options,
         about: Callable[[], bytes] = bytes,
+        wall: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """`node`: 8 bytes that no process had before. `make` returns a replica without filters.
-        `about` returns what other nodes are told of this one, now and then."""
+        `about` returns what other nodes are told of this one, now and then; `wall` the time of the
+        machine's wall clock, in ms."""
         self.node, self.options = node, options
         self.replica = make()
         self.ledger = Ledger()
         self.history = History(None, options.history_entries)
         self.writes = WriteQueue(options.retain)
         self.ready = False
-        self._make, self._about = make, about
+        self._make, self._about, self._wall = make, about, wall
         self._snapshots = SnapshotKeeper(node, options.snapshot_entries, options.snapshot_retry)
         self._now = 0.0
         self._actions: list[m.Action] = []
@@ -93,6 +96,11 @@ class ReplicationCore:
         self._lease_heard = 0.0
         self._claim_at = 0.0
         self._clock_at = 0.0
+        # A time of the log in ms, and when it was that time; None: no CLOCK was applied yet.
+        self._clock: tuple[int, float] | None = None
+        self._clock_sent = (0, 0.0)  # the same, of the last CLOCK that this node sent
+        self._clock_runs = False  # was a CLOCK applied that was not read with older entries?
+        self._redis_clock = (0, 0.0)  # Redis's time in ms, and when it was that time
         self._check_at = 0.0  # when to see next whether a node could start
 
     def may_answer(self, now: float) -> bool:
@@ -111,6 +119,20 @@ class ReplicationCore:
     def fresh(self) -> float | None:
         """The copy has all that the stream had at this time; None: it is not known of any."""
         return self._fresh
+
+    def time(self, now: float) -> int:
+        """Return the time of the log now in ms, as far as it is known here: no later than it is."""
+        latest = self.ledger.latest_ms
+        if self._clock is None:
+            return latest
+        ms, since = self._clock
+        return max(latest, ms + int(1000 * (now - since)))
+
+    def redis_ahead(self, now: float) -> float:
+        """Return the seconds by which Redis's clock is ahead of the machine's; 0 if unknown."""
+        ms, since = self._redis_clock
+        off = (ms - self._wall()) / 1000 + (now - since)
+        return off if ms and math.isfinite(off) else 0.0
 
     @property
     def due(self) -> float | None:
@@ -403,12 +425,13 @@ class ReplicationCore:
                 self._actions.append(m.Stop(reason))
             elif entry.kind in (Kind.WRITE, Kind.DECIDE):
                 try:
-                    outcome = self.replica.apply(entry.payload, position.ms)
+                    outcome = self.replica.apply(entry.payload, self.ledger.latest_ms)
                 except errors.NotEnoughMemory as problem:
                     self._give_up(str(problem))
                     return
             elif entry.kind is Kind.CLOCK:
-                self.replica.pass_time(position.ms)
+                self.replica.pass_time(self.ledger.now_ms)
+                self._set_clock(entry)
         self.history.append(placed)
         if entry.node == self.ledger.holder:
             self._lease_heard = self._now
@@ -426,8 +449,7 @@ class ReplicationCore:
             self._now + self.options.write_timeout,
             event.needs,
         )
-        now_ms = self.history.at.position.ms if self.history.at else 0
-        if event.needs > self.ledger.oldest_version(now_ms):
+        if event.needs > self.ledger.oldest_version():
             self._refuse_too_new(write)
         elif self._fresh is not None and self.replica.unchanged(event.payload) is not None:
             self.writes.unchanged.append(write)
@@ -478,6 +500,7 @@ class ReplicationCore:
             if action.after is not None:
                 return  # of the history that was given up
             self._adopt(self._make(), Ledger(), None)
+        self._redis_clock = event.position.ms, self._now
         write = self.writes.find(action.entry.op)
         if not event.replicated:
             self._append_at = self._now + self.options.retry
@@ -674,7 +697,31 @@ class ReplicationCore:
             return
         if self._now - self._clock_at >= self.options.clock:
             self._clock_at = self._now
-            self._queue(Kind.CLOCK, fence=self.ledger.fence)
+            self._queue(Kind.CLOCK, self._next_time().to_bytes(8, "little"), self.ledger.fence)
         if self._matched and self._snapshots.is_due(self.ledger.count, self._now):
             ref = self._ref()
             self._ask(self._snapshots.begin(ref), ref)
+
+    # Time: of the log. It runs as the steady clock of the holder does, and follows wall clocks
+    # slowly, as that of a server alone (`service/clock.py`).
+
+    def _set_clock(self, entry: LogEntry) -> None:
+        """Note the time of a CLOCK."""
+        time = self.ledger.now_ms
+        sent = entry.node == self.node and time == self._clock_sent[0]
+        self._clock = self._clock_sent if sent else (time, self._now)
+        self._clock_runs = self._clock_runs or self._fresh is not None
+
+    def _next_time(self) -> int:
+        """Return the time of the next CLOCK. The clocks of Redis and of this machine may both be
+        wrong: the one that is behind counts, so that nothing ends before its time."""
+        time = self.time(self._now)
+        redis_ms, since = self._redis_clock
+        wall = min(self._wall(), redis_ms + 1000 * (self._now - since))
+        if self._clock_runs and self._clock is not None:
+            most = 1000 * self.options.clock_share * (self._now - self._clock[1])
+            time += int(min(max(wall - time, -most), most))
+        else:  # no node has measured what passed since the last CLOCK
+            time = max(time, int(wall))
+        self._clock_sent = (time, self._now)
+        return time

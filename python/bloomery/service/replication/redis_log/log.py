@@ -222,6 +222,8 @@ class RedisLog:
         self._unreadable = b""
         try:
             return read_manifest(data) if data else None
+        except errors.UnsupportedVersion:
+            raise
         except errors.CorruptData:
             self._unreadable = data[9:41] if data[8:9] > b"\0" else b""
             return None

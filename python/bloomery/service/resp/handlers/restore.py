@@ -65,7 +65,7 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
             f"ERR RESTORE takes filters of up to {LARGE:,} bytes: use BF.LOADCHUNK or CF.LOADCHUNK"
         )
     del checked  # its memory is for the one that is kept
-    now = 0 if "ABSTTL" in options else client.context.engine.now
+    now = 0 if "ABSTTL" in options else client.context.engine.running
     try:
         await commands.load(
             name,
