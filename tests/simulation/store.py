@@ -108,6 +108,13 @@ class Store:
             missing = not self.may_name(newest) or self.wanted == newest.id
         return m.StoreChecked(ref, "something is missing" if missing else "")
 
+    def drop(self, action: m.DropSnapshot) -> m.Done:
+        """Delete the chunks of a snapshot, unless it is named."""
+        named = self.manifest.snapshots if self.manifest else ()
+        if action.id not in {one.id for one in named}:
+            self._do([("drop", action.id)])
+        return m.Done(action.ref, True)
+
     def want(self, action: m.WantSnapshot) -> m.Done:
         """Note that a node needs a snapshot."""
         self._do([("wanted", action.newest)])

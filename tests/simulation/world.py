@@ -360,6 +360,8 @@ class World:
                     self.checker.restored(store, self.now)
             case m.CheckStore():
                 event = store.check(action.ref)
+            case m.DropSnapshot():
+                event = store.drop(action)
             case m.WantSnapshot():
                 event = store.want(action)
             case _:

@@ -119,6 +119,14 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class DropSnapshot:
+    """Delete the chunks of a snapshot, unless the manifest names it. Answered by `Done`."""
+
+    ref: int
+    id: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class CheckStore:
     """See whether Redis has all that a node needs to start. Answered by `StoreChecked`."""
 
@@ -194,6 +202,7 @@ Action: TypeAlias = (
     | SaveSnapshot
     | SwapManifest
     | Restore
+    | DropSnapshot
     | CheckStore
     | WantSnapshot
     | Reply

@@ -90,6 +90,9 @@ class ReplicationCore:
         self._look_at = 0.0  # when news is looked for
         self._lively = False  # did the last answer bring entries of others?
         self._append_at = 0.0
+        self._settling = (
+            False  # has Redis answered since the last failure that a moment began with?
+        )
         self._sent = 0.0  # when this node last appended something
         self._hello_at = 0.0  # when it says next that it is there
         # Lease.
@@ -209,8 +212,11 @@ class ReplicationCore:
             case m.Done(), m.SwapManifest():
                 self._snapshots.ended(event.done, self._now)
                 self._check_at = self._now
+                self._drop_refused(event, action.manifest)
+            case m.Done(), m.Restore():  # the next read tells
+                self._drop_refused(event, action.manifest)
             case m.Done(), _:
-                pass  # PutBack, Restore: the next read tells; WantSnapshot: a manifest does
+                pass  # PutBack: the next read tells; WantSnapshot: a manifest does
 
     # Requests to Redis.
 
@@ -241,8 +247,10 @@ class ReplicationCore:
 
     def _settle(self) -> None:
         """Append nothing for a moment: Redis may have lost entries (a failover, a restart), and who
-        has them puts them back, which goes only where nobody wrote meanwhile."""
-        self._append_at = self._now + self.options.settle
+        has them puts them back, which goes only where nobody wrote meanwhile. Connections that end
+        again and again do not make the moment longer, as long as Redis answers between."""
+        if not self._settling or self._now >= self._append_at:
+            self._append_at, self._settling = self._now + self.options.settle, False
 
     # Loading: the newest snapshot, or the stream from its start.
 
@@ -389,7 +397,7 @@ class ReplicationCore:
         news = self.history.news(entries)
         if news is None:
             return False
-        self._matched, self._empty_since = True, None
+        self._matched, self._settling, self._empty_since = True, True, None
         self._lively = any(placed.entry.node != self.node for placed in news)
         self._look_at = self._now + self.options.gather
         return self._apply_all(news)
@@ -664,6 +672,12 @@ class ReplicationCore:
         elif event.done and snapshot.mark == self.history.at:
             self._settle()
             self._ask(m.Restore(ref, m.Manifest((snapshot,))), ref)
+
+    def _drop_refused(self, event: m.Done, manifest: m.Manifest) -> None:
+        """Delete a copy that was saved in vain: another node was first."""
+        if not event.done:
+            ref = self._ref()
+            self._ask(m.DropSnapshot(ref, manifest.snapshots[0].id), ref)
 
     def _repeat_lost_writes(self) -> None:
         """Queue what this node acknowledged and the history that it loaded does not have."""

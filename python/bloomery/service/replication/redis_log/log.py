@@ -33,6 +33,7 @@ LogAction: TypeAlias = (
     | m.ReadManifest
     | m.SwapManifest
     | m.Restore
+    | m.DropSnapshot
     | m.CheckStore
     | m.WantSnapshot
 )
@@ -140,6 +141,9 @@ class RedisLog:
                 command = (b"GETRANGE", self._keys.manifest, 0, MOST_MANIFEST)
                 data = await self._ask(self._reads, command)
                 return m.ManifestRead(action.ref, self._read_manifest(data))
+            case m.DropSnapshot():
+                await self._run(self._writes, scripts.DROP, action.id.hex().encode())
+                return m.Done(action.ref, True)
             case m.CheckStore():
                 return await self._check_store(action)
             case m.WantSnapshot():

@@ -247,6 +247,16 @@ return 0
     keys=5,
 )
 
+# ARGV: the id of a snapshot.
+DROP = LogScript(
+    _SNAPSHOTS
+    + b"""
+drop({ARGV[1]}, table.concat(named(), ' '))
+return 1
+""",
+    keys=5,
+)
+
 # ARGV: the manifest, the ids that it names, the position and bytes of the first one's last entry.
 RESTORE = LogScript(
     _SNAPSHOTS
