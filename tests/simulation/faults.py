@@ -20,6 +20,8 @@ OPTIONS = Options(
     claim=1.0,
     snapshot_entries=12,
     history_entries=200,
+    check=1e9,
+    load_pause=0.8,
 )
 
 
@@ -38,11 +40,15 @@ class Faults:
     lost: float = 0.02  # of a message, by chance
     late: float = 0.02  # a request arrives long after its sender has given up
     clock_jump: float = 0.2
+    hours: float = 0.0  # the clock of Redis, or of a node's machine, jumps by hours
     clear: float = 0.04  # the share of requests that clear a filter
     full: float = 0.0  # the share of appends that a full Redis refuses
     rewind: float = 0.0  # Redis falls back to any earlier state, as a replica that lags for hours
     stray: float = 0.0  # a node is pointed at the Redis of another cluster for a while
     slow_copies: float = 0.0  # seconds that a snapshot takes to be saved or loaded, at most
+    foreign: float = 0.0  # another program adds entries to the stream
+    lose: float = 0.0  # of chunks, the manifest, or a part of the stream
+    huge: float = 0.0  # the share of requests that make what one node has no memory for
 
 
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
@@ -61,7 +67,12 @@ SLOW = replace(OFTEN_EMPTY, crash=0.2, empty=0.4, slow_copies=4.0)
 HASTY = replace(OPTIONS, bootstrap=1.0, claim=0.5, retain=0.2, history_entries=5)
 # Redis loses more than the nodes keep entries of.
 SHORT_OF_HISTORY = replace(OPTIONS, history_entries=5, retain=0.2)
+OFTEN_FOREIGN = Faults(foreign=4.0, failover=0.8, crash=0.3)
+OFTEN_INCOMPLETE = Faults(0, pause=1.0, cut=0.3, failover=0, empty=0, damage=0, lose=2.0)
+OFTEN_HOURS = Faults(hours=3.0)
+OFTEN_HUGE = Faults(huge=0.03)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
 # Nobody waits for others to put entries back: nodes have to load again more often.
 UNSETTLED = replace(OPTIONS, settle=0.0, snapshot_entries=6)
+CHECKED = replace(OPTIONS, check=0.5, load_pause=2.0)
 SOON_FORGOTTEN = replace(OPTIONS, retain=0.2)

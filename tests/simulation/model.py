@@ -1,13 +1,16 @@
 """Filters as plain sets: what the shared log is applied to in the simulation.
 
 A payload is operations with `;` between them: `A name key key…` adds, `C name` clears, `E name ms`
-lets a filter be cleared after so long, `D node` is a decision of a lease holder.
+lets a filter be cleared after so long, `D node` is a decision of a lease holder, `H name` makes a
+filter that takes much memory and drops it.
 """
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
+
+from bloomery import errors
 
 
 class ModelReplica:
@@ -31,6 +34,8 @@ class ModelReplica:
                 self.filters[name] = set()
             elif op == "E":
                 self.expires[name] = at_ms + arguments[0]
+            elif op == "H":
+                self.make_huge()
             else:
                 self.decisions.append(name)
         return tuple(new)
@@ -39,6 +44,9 @@ class ModelReplica:
     def keys(self) -> set[tuple[str, int]]:
         """All keys, with the names of their filters."""
         return {(name, key) for name, keys in self.filters.items() for key in keys}
+
+    def make_huge(self) -> None:
+        """Make a filter that takes much memory, and drop it."""
 
     def unchanged(self, payload: bytes) -> tuple[bool, ...] | None:
         """Return the reply if nothing would change."""
@@ -73,6 +81,13 @@ class ModelReplica:
         replica.filters = {name: set(keys) for name, keys in filters.items()}
         replica.expires = dict(expires)
         return replica
+
+
+class SmallReplica(ModelReplica):
+    """One of a node with little memory."""
+
+    def make_huge(self) -> None:
+        raise errors.NotEnoughMemory("for a filter that is dropped at once")
 
 
 @lru_cache(10_000)

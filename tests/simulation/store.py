@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import LogEntry, Mark, Placed, Position
+from bloomery.service.replication.core.entries import Kind, LogEntry, Mark, Placed, Position
 
 Effect = tuple[str, Any]
 
@@ -26,6 +26,7 @@ class Claim(NamedTuple):
 
 
 FETCH_COUNT = 16  # entries in one answer: few, so that nodes are often cut short
+FOREIGN = LogEntry(b"", 0, 0, Kind.BARRIER)  # what another program adds to the stream
 
 
 class Store:
@@ -39,8 +40,8 @@ class Store:
         self.stream: list[Placed] = []
         self.manifest: m.Manifest | None = None
         self.chunks: dict[bytes, bytes] = {}
-        self.exists = False
         self.claim: Claim | None = None
+        self.wanted: bytes | None = None  # the snapshot that a node cannot start from
         self.clock = clock
         self.replicated = 0  # steps that the replicas have
         self.alive = True
@@ -55,12 +56,15 @@ class Store:
         self.journal.append(step)
         for what, value in step:
             if what == "add":
-                self.exists = True
                 self.stream.append(value)
             elif what == "replace":
                 self.stream = []
             elif what == "claim":
                 self.claim = value
+            elif what == "aside":
+                self.stream = [placed for placed in self.stream if placed.entry is not FOREIGN]
+            elif what == "wanted":
+                self.wanted = value
             elif what == "trim":
                 self.stream = self.stream[self._index(value) :]
             elif what == "manifest":
@@ -90,18 +94,59 @@ class Store:
         """The last entry."""
         return self.stream[-1].mark if self.stream else None
 
+    # What others do to it.
+
+    def add_foreign(self, position: Position) -> None:
+        """Let another program add an entry."""
+        if not self.stream or position > self.stream[-1].position:
+            self._do([("add", Placed(position, FOREIGN))])
+
+    def lose(self, what: str, value: Any) -> None:
+        """Lose chunks of a snapshot (`drop`), the manifest, or some of the stream (`trim`)."""
+        self._do([(what, value)])
+
     # Scripts.
+
+    def set_aside(self) -> None:
+        """Take foreign entries out of the stream."""
+        if any(placed.entry is FOREIGN for placed in self.stream):
+            self._do([("aside", None)])
+
+    def check(self, ref: int) -> m.StoreChecked:
+        """See whether a node could start from what is there."""
+        self.set_aside()
+        if self.manifest is None:
+            trimmed = self.stream and self.stream[0].entry.kind is not Kind.GENESIS
+            missing = trimmed or self.wanted == b""
+        else:
+            newest = self.manifest.snapshots[0]
+            missing = not self.may_name(newest) or self.wanted == newest.id
+        return m.StoreChecked(ref, "something is missing" if missing else "")
+
+    def drop(self, action: m.DropSnapshot) -> m.Done:
+        """Delete the chunks of a snapshot, unless it is named."""
+        named = self.manifest.snapshots if self.manifest else ()
+        if action.id not in {one.id for one in named}:
+            self._do([("drop", action.id)])
+        return m.Done(action.ref, True)
+
+    def want(self, action: m.WantSnapshot) -> m.Done:
+        """Note that a node needs a snapshot."""
+        self._do([("wanted", action.newest)])
+        return m.Done(action.ref, True)
 
     def fetch(self, ref: int, after: Mark | None) -> m.Fetched:
         """Read from a position on."""
+        self.set_aside()
         start = 0 if after is None else self._index(after.position)
         return m.Fetched(ref, tuple(self.stream[start : start + FETCH_COUNT]), self.end)
 
     def append(self, action: m.Append) -> m.Appended | m.Fetched:
         """Append behind what the node has."""
+        self.set_aside()
         after = action.after
         if after is None:
-            if self.exists or self.manifest is not None:
+            if self.stream or self.manifest is not None:
                 return self.fetch(action.ref, after)
             behind: list[Placed] = []
         elif not self.has(after):
@@ -121,6 +166,7 @@ class Store:
 
     def put_back(self, action: m.PutBack) -> m.Done:
         """Append entries where they were."""
+        self.set_aside()
         if self.end != action.end:
             return m.Done(action.ref, False)
         self._do([("add", placed) for placed in action.entries])
@@ -158,7 +204,8 @@ class Store:
 
     def claim_restore(self, action: m.ClaimRestore) -> m.Done:
         """Let nobody else begin a log, or append."""
-        if not action.force and (self.end != action.end or self.exists != bool(action.end)):
+        self.set_aside()
+        if not action.force and self.end != action.end:
             return m.Done(action.ref, False)
         now, ms = self.clock(), int(action.seconds * 1000)
         held = self.claim
@@ -177,9 +224,9 @@ class Store:
 
     def restore(self, action: m.Restore) -> m.Done:
         """Begin the stream anew, from a snapshot."""
+        self.set_aside()
         snapshot = action.manifest.snapshots[0]
-        same = self.end == action.end and self.exists == bool(action.end)
-        right = same and snapshot.id in self.chunks
+        right = self.end == action.end and snapshot.id in self.chunks
         if right:
             named = {one.id for one in action.manifest.snapshots}
             old = self.manifest.snapshots if self.manifest else ()

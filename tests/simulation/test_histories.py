@@ -3,17 +3,24 @@ holds in each of them. A seed that fails is run again with `World(seed, faults=â
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from conftest import effort
 from simulation.checker import Violation
 from simulation.faults import (
+    CHECKED,
     HASTY,
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
     OFTEN_EMPTY,
+    OFTEN_FOREIGN,
     OFTEN_FULL,
+    OFTEN_HOURS,
+    OFTEN_HUGE,
+    OFTEN_INCOMPLETE,
     OFTEN_LOST,
     OFTEN_PAUSED,
     OFTEN_REWOUND,
@@ -42,6 +49,10 @@ MIXES = {
     "rewound": (OFTEN_REWOUND, SHORT_OF_HISTORY),
     "slow": (SLOW, HASTY),
     "stray": (OFTEN_STRAY, OPTIONS),
+    "foreign": (OFTEN_FOREIGN, OPTIONS),
+    "incomplete": (OFTEN_INCOMPLETE, CHECKED),
+    "hours": (OFTEN_HOURS, OPTIONS),
+    "huge": (OFTEN_HUGE, replace(CHECKED, snapshot_entries=10_000)),
 }
 
 
@@ -61,6 +72,7 @@ def test_promises_hold(mix: str) -> None:
     print(f"{steps} steps, {decisions} decisions of an operator")
     # A claim keeps a new node from beginning a log, unless Redis loses that too in the same moment.
     assert mix != "slow" or decisions <= (seed + 1) // 20
+    assert mix != "empty" or not decisions
 
 
 def test_the_lease_holder_restores_what_redis_lost_twice() -> None:

@@ -15,15 +15,23 @@ from random import Random
 from typing import Any
 
 from bloomery.service.replication.core import messages as m
-from bloomery.service.replication.core.entries import Kind, LogEntry, Placed, genesis
+from bloomery.service.replication.core.entries import (
+    Kind,
+    LogEntry,
+    Placed,
+    Position,
+    genesis,
+)
+from bloomery.service.replication.core.ledger import MAX_STEP_MS, Ledger
 from bloomery.service.replication.core.node import Options, ReplicationCore
 from simulation.checker import Checker, Violation, WriteRecord, held
 from simulation.faults import OPTIONS, Faults
-from simulation.model import ModelReplica
-from simulation.store import Store
+from simulation.model import ModelReplica, SmallReplica, parsed
+from simulation.store import FOREIGN, Store
 
 TIMEOUT = 0.4  # seconds that a node waits for Redis
 TICK = 0.1
+START_MS = 100_000_000
 
 
 class SimulatedNode:
@@ -37,6 +45,7 @@ class SimulatedNode:
         self.cut_until = 0.0
         self.rate = world.random.uniform(0.97, 1.03)
         self.offset = world.random.uniform(0, 1e6)
+        self.wall_offset = 0  # ms by which its wall clock is wrong
         self.store = world.primary
         self.linked: Store | None = None  # where it waited for news last
         self.strayed = -1.0  # when it last talked to a store that was no primary any more
@@ -47,7 +56,7 @@ class SimulatedNode:
         self.starts += 1
         self.id = bytes([self.number, self.starts]).ljust(8, b"\0")
         self.alive = True
-        self.core = self.world.make_core(self.id)
+        self.core = self.world.make_core(self)
         self.writes: dict[int, WriteRecord] = {}
         self.reads: dict[int, tuple[tuple[str, int], float]] = {}
         self.asked: dict[int, Store] = {}  # requests to Redis without an answer yet
@@ -59,6 +68,22 @@ class SimulatedNode:
         """Be killed."""
         self.alive = False
         self.world.checker.crashed.add(self.id)
+
+    @property
+    def keys(self) -> set[tuple[str, int]]:
+        """The keys that it has, also those that it adds again to a log that it loads."""
+        core = self.core
+        assert isinstance(core.replica, ModelReplica)
+        left = core._left._recent if core._left else ()
+        writes = [entry.payload for _, entry in left if entry.kind is Kind.WRITE]
+        kept = [*writes, *(write.payload for write in core.writes.retained)]
+        operations = [operation for payload in kept for operation in parsed(payload)]
+        added = {(name, key) for op, name, keys in operations if op == "A" for key in keys}
+        return core.replica.keys | added
+
+    def wall_clock(self) -> float:
+        """Its machine's wall clock, in ms."""
+        return self.world.true_time() + self.wall_offset
 
     def clock(self) -> float:
         """Its own steady clock."""
@@ -91,6 +116,7 @@ class SimulatedNode:
         self.world.steps += 1
         for action in self.core.step(event, self.clock()):
             self._do(action)
+        self.world.check_time(self.core.ledger)
         due = self.core.due
         if due is not None and not self.is_timed:
             self.is_timed = True
@@ -120,7 +146,7 @@ class SimulatedNode:
                 key, asked = self.reads.pop(action.request)
                 if not self.has(key) and (self.core.options.confirm or self.strayed < asked):
                     world.checker.denied(key, asked, asked, world.now, "strong")
-            case m.SetReady() | m.Differ():
+            case m.SetReady() | m.Differ() | m.Stuck():
                 pass
             case m.Stop():
                 raise Violation(action.reason)
@@ -179,12 +205,15 @@ class World:
         self.quiet = False  # no faults any more
         self.decisions = 0  # of an operator
         self.keepers: set[bytes] = set()  # nodes whose copies an operator keeps
+        self.healed = False  # and the nodes agree
         self._core, self._store = core, store
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._events = 0
         self._requests = 0
         self._stalled_until = 0.0
-        self.clock_offset = 1_000_000
+        self.clock_offset = START_MS
+        self.jumps = 0  # of clocks, by hours
+        self.has_wrong_store = seed % 2 == 0  # else nodes have wrong clocks, where clocks jump far
         self._waiting: list[tuple[Store, Callable[[], None]]] = []  # reads that wait for news
         self.primary = self.make_store([])
         self.slow = self.random.choice([1.0, 1.0, 5.0])
@@ -195,10 +224,15 @@ class World:
         self.nodes[0].core.options = self.options  # it waits like all others from now on
         self.nodes += [SimulatedNode(self, n) for n in range(1, self.random.randint(2, 4))]
 
-    def make_core(self, id: bytes) -> ReplicationCore:
+    def make_core(self, node: SimulatedNode) -> ReplicationCore:
         """Return the core of a process."""
         options = self.options if self.now else replace(self.options, bootstrap=0.0)
-        return self._core(id, ModelReplica, options)
+        core = self._core(node.id, self._replica(node), options)
+        core._wall = node.wall_clock
+        return core
+
+    def _replica(self, node: SimulatedNode) -> type[ModelReplica]:
+        return SmallReplica if self.faults.huge and node.number == 1 else ModelReplica
 
     def make_store(self, journal: list[Any]) -> Store:
         """Return a store of a journal."""
@@ -208,6 +242,18 @@ class World:
 
     def _wall_clock(self) -> int:
         return self.clock_offset + int(self.now * 1000)
+
+    def true_time(self) -> int:
+        """What all clocks would show if they were right, in ms."""
+        return START_MS + int(1000 * self.now)
+
+    def check_time(self, ledger: Ledger) -> None:
+        """See that the log's time runs about as time does, whatever clocks show."""
+        ahead = ledger.latest_ms - self.true_time()
+        if ahead > MAX_STEP_MS * max(1, self.jumps) + 200 * (self.now + 3):
+            raise Violation(f"the log's time is {ahead} ms ahead: filters end early")
+        if self.quiet and self.healed and ahead < -8000 - 200 * self.now:
+            raise Violation(f"the log's time is {-ahead} ms behind: filters do not end")
 
     # Virtual time.
 
@@ -227,20 +273,24 @@ class World:
         for _ in range(150):
             self._run_until(self.now + 0.2)
             if self._agree():
+                self.healed = True
                 break
         else:
             raise Violation("the nodes do not agree, long after the last fault")
+        for node in self.nodes:
+            self.check_time(node.core.ledger)
         self.checker.check_new()
         replica = self.nodes[0].core.replica
         assert isinstance(replica, ModelReplica)
         self.checker.check_kept(replica)
-        self.checker.check_decisions(self.primary, replica)
+        if not self.faults.lose:  # else the stream has lost some of them
+            self.checker.check_decisions(self.primary, replica)
 
     def _run_until(self, end: float) -> None:
         while self._queue and self._queue[0][0] <= end:
             self.now, _, function, arguments = heapq.heappop(self._queue)
             function(*arguments)
-        self.now = end
+        self.now = max(self.now, end)
 
     def _agree(self) -> bool:
         cores = [node.core for node in self.nodes]
@@ -323,7 +373,8 @@ class World:
                     event = m.SnapshotMissing(action.ref)
                 else:
                     ledger, _, dump = loaded.partition(b"\n")
-                    event = m.SnapshotLoaded(action.ref, ModelReplica.load(dump), ledger)
+                    replica = self._replica(node).load(dump)
+                    event = m.SnapshotLoaded(action.ref, replica, ledger)
             case m.SaveSnapshot():
                 store.save(action.snapshot.id, data)
                 event = m.Done(action.ref, True)
@@ -341,11 +392,21 @@ class World:
                 before = held(store)
                 event = store.restore(action)
                 if event.done and store is self.primary:
+                    if action.end is None:  # nodes that have more than was left bring it yet
+                        before -= {key for one in self.nodes if one.alive for key in one.keys}
                     decided = id in self.keepers
                     self.checker.restored_over(before, held(store), decided)
                     self.checker.restored(store, self.now)
+            case m.CheckStore():
+                event = store.check(action.ref)
+            case m.DropSnapshot():
+                event = store.drop(action)
+            case m.WantSnapshot():
+                event = store.want(action)
             case _:
                 raise AssertionError(action)
+        if isinstance(event, m.Fetched | m.Appended):
+            event = readable(event)
         self._replicate(store)
         self._reply(node, id, event)
 
@@ -373,7 +434,7 @@ class World:
         if self.now < end and not store.has_behind(action.after):
             self._wait(store, end, lambda: self._await_news(node, id, store, action, end))
         else:
-            self._reply(node, id, store.fetch(action.ref, action.after))
+            self._reply(node, id, readable(store.fetch(action.ref, action.after)))
 
     def _appended(self, store: Store, placed: Placed) -> None:
         self.checker.appended(placed, store is self.primary, self.now)
@@ -426,7 +487,9 @@ class World:
         name = random.choice(["a", "a", "b"])
         keys = [random.randrange(self.keys) for _ in range(random.choice([1, 1, 3]))]
         what = random.random()
-        if what < 0.45:
+        if self.faults.huge and random.random() < self.faults.huge:
+            node.write(self._requests, b"H huge")
+        elif what < 0.45:
             node.write(self._requests, f"A {name} {' '.join(map(str, keys))}".encode())
         elif what < 0.7:
             node.read_strong(self._requests, (name, keys[0]))
@@ -457,6 +520,9 @@ class World:
             self._jump: faults.clock_jump,
             self._rewind: faults.rewind,
             self._lead_astray: faults.stray,
+            self._jump_far: faults.hours,
+            self._add_foreign: faults.foreign,
+            self._lose: faults.lose,
         }
         total = sum(chances.values())
         if total:
@@ -495,6 +561,41 @@ class World:
             newest, older = manifest.snapshots
             if self.primary.load(older.id) is not None:
                 self.primary.chunks[newest.id] = b"damaged"
+
+    def _jump_far(self) -> None:
+        far = self.random.choice([-7_200_000, 7_200_000])
+        self.jumps += 1
+        if self.has_wrong_store:  # if both are wrong, no node can know
+            self.clock_offset = START_MS if self.clock_offset != START_MS else START_MS + far
+        else:
+            node = self.random.choice(self.nodes)
+            node.wall_offset = 0 if node.wall_offset else abs(far)
+
+    def _add_foreign(self) -> None:
+        for _ in range(self.random.choice([1, 3, 40])):
+            ahead = self.random.choice([0, 0, 0, 7_200_000])
+            at = self._wall_clock() + ahead
+            end = self.primary.end
+            last = Position(0, 0) if end is None else end.position
+            after = Position(last.ms, last.seq + 1)
+            self.primary.add_foreign(max(after, Position(at, 0)))
+
+    def _lose(self) -> None:
+        """Lose what a node needs to start."""
+        store, random = self.primary, self.random
+        if not any(node.core.ready and node.core.history.at == store.end for node in self.nodes):
+            return  # nobody has it all
+        before = self.make_store(store.journal)
+        what = random.choice(["chunks", "manifest", "stream", "stream"])
+        if what == "chunks" and store.manifest is not None:
+            for snapshot in store.manifest.snapshots:
+                store.lose("drop", snapshot.id)
+        elif what == "manifest":
+            store.lose("manifest", None)
+        elif what == "stream" and store.stream:
+            last = store.stream[-1].position
+            store.lose("trim", random.choice([last, Position(last.ms, last.seq + 1)]))
+        self.checker.replaced(before, store, failover=False)
 
     def _failover(self) -> None:
         old = self.primary
@@ -550,14 +651,11 @@ class World:
             return
         self.decisions += 1
         node, keep = self.random.choice(asking), self.random.random() < 0.5
-        replica = node.core.replica
-        assert isinstance(replica, ModelReplica)
         if keep:
             self.keepers.add(node.id)
         else:
-            self.checker.give_up(
-                {key for key in replica.keys - held(self.primary) if not key[0].startswith("b")}
-            )
+            lost = node.keys - held(self.primary)
+            self.checker.give_up({key for key in lost if not key[0].startswith("b")})
         node.core_event(m.Recover(keep))
 
     def _replace(self, journal: list[Any], failover: bool) -> None:
@@ -597,3 +695,10 @@ class World:
             node.store = self.primary
             self._revive(node)
         self.nodes.append(SimulatedNode(self, len(self.nodes)))
+
+
+def readable(event: Any) -> Any:
+    """Return what a node can make of an answer that may have an entry that no node wrote."""
+    if any(placed.entry is FOREIGN for placed in event.entries):
+        return m.Unreadable(event.ref)
+    return event

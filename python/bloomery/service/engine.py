@@ -68,6 +68,9 @@ class BatchLog(Protocol):
     def decide(self, op: Op, filter_id: int, data: bytes) -> None:
         """As the lease holder, do what no client asked for."""
 
+    def running(self) -> float:
+        """Return the time as it runs, although no record has it yet."""
+
     async def catch_up(self) -> None:
         """Return when all acknowledged writes are applied here; else StoreUnavailable."""
 
@@ -144,6 +147,11 @@ class Engine:
     def now(self) -> float:
         """The time that TTLs and windows use."""
         return self.batches.now()
+
+    @property
+    def running(self) -> float:
+        """Return the time that a TTL starts from: on a node, `now` is that of the last entry."""
+        return self.batches.running()
 
     def refuse(self, problem: errors.LogUnavailable) -> None:
         """Report that the log cannot be written."""

@@ -121,7 +121,9 @@ class Server:
         if self.settings.tls_cert:
             self.certificate = Tls(self.settings.tls_cert, self.settings.tls_key, self.say)
         with contextlib.closing(lock(self.data)):
-            self.http = HttpServer(self.settings, self.say, self.certificate, self.not_ready)
+            self.http = HttpServer(
+                self.settings, self.say, self.certificate, self.not_ready, self.broken
+            )
             http = await self.http.open(bound, self.settings.http_port)
             self.http_address = http.address
             background = [self._repeat(self._sweep_http, "the limits of HTTP could not be kept")]
@@ -219,6 +221,10 @@ class Server:
     def ready(self) -> bool:
         """May clients ask it?"""
         return not self.not_ready(writes=False)
+
+    def broken(self) -> str:
+        """Return why only a restart can help; "" if that is not so."""
+        return "" if self.node is None else self.node.broken
 
     def not_ready(self, writes: bool) -> str:
         """Why clients may not use it: loading, draining or unfit; and, for those who write too,

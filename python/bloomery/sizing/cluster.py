@@ -26,7 +26,6 @@ UNIT = 512  # bytes: each entry of the log counts as a multiple of that
 SNAPSHOTS = 3  # in Redis: two, and one that is being written
 REPLAYED_SECONDS = 60  # a node's setting store-replay-seconds
 REPLAYED_BYTES = 400  # of an entry that is kept so long, beside its keys
-PAGE = 4096  # bytes of memory that a write copies while a forked process saves a snapshot
 FOLLOWING = 0.5  # of what a core may do: the most that goes to following writes
 MOST_GROUPS = 100_000
 
@@ -156,8 +155,9 @@ def _planned(task: _Task, groups: int, figures: Figures) -> ClusterPlan:
     to_each = writes * figures.stream_bytes(batch)
     kept = REPLAYED_BYTES / batch + figures.stream_key_bytes
     replayed = writes / nodes * REPLAYED_SECONDS * kept
-    copied = min(nbytes, writes * load * PAGE)
-    node_nbytes = math.ceil(nbytes + copied + figures.node_bytes + replayed)
+    # A node that has to load again keeps its copy until it has the new one. While a snapshot is
+    # written it needs less: the pages that change.
+    node_nbytes = math.ceil(2 * nbytes + figures.node_bytes + replayed)
     limits = (
         Limit("memory of a node", node_nbytes, task.memory_per_node, "larger nodes, more groups"),
         Limit("memory of Redis", redis_nbytes, task.memory_per_master, "larger ones, more groups"),

@@ -149,7 +149,7 @@ def test_a_clock_that_is_an_hour_ahead(
             one.execute_command(*RESERVE)
             one.execute_command("BF.ADD", "f", "alice")
             assert one.pexpire("f", 1_200_000) == 1
-            assert 0 < other.pttl("f") <= 1_200_000
+            assert 1_190_000 < other.pttl("f") <= 1_200_500
             fleet.nodes[0].kill()  # so that the other takes the lease
             assert wait_until(lambda: other.info("store")["holds_lease"])
             before = other.info("store")["entries"]
@@ -163,7 +163,7 @@ def test_a_clock_that_is_an_hour_ahead(
         ahead.kill()
 
 
-@pytest.mark.parametrize("damage", ["foreign", "cut", "turned"])
+@pytest.mark.parametrize("damage", ["cut", "turned"])
 def test_damaged_entries_are_never_skipped(
     start_fleet: StartFleet, start_redis: StartRedis, damage: str
 ) -> None:
@@ -178,9 +178,7 @@ def test_damaged_entries_are_never_skipped(
         assert wait_until(lambda: fleet.answers("f", ["before"]) == [0, 0])
         ((_, fields),) = store.xrevrange(log, count=1)
         name, data = next(iter(fields.items()))
-        if damage == "foreign":
-            store.xadd(log, {"x": "y"})
-        elif damage == "cut":
+        if damage == "cut":
             store.xadd(log, {name: data[:-3]})
         else:
             store.xadd(log, {name: data[:30] + bytes([data[30] ^ 1]) + data[31:]})

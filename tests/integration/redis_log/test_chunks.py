@@ -183,7 +183,8 @@ def test_redis_stops_while_it_is_read(start_redis: StartRedis) -> None:
 
 
 def test_an_empty_redis_is_restored(redis_server: RedisServer) -> None:
-    """From a snapshot, with its last entry where that was; a second one comes too late."""
+    """From a snapshot, with its last entry where that was; a second one comes too late, and its
+    chunks are deleted, those of the first are not."""
 
     async def body() -> None:
         async with writer(redis_server.url) as one:
@@ -194,6 +195,11 @@ def test_an_empty_redis_is_restored(redis_server: RedisServer) -> None:
             manifest = m.Manifest((m.Snapshot(ID, last, 2),))
             assert await one.log.perform(m.Restore(1, manifest, None)) == m.Done(1, True)
             assert await one.log.perform(m.Restore(2, manifest, None)) == m.Done(2, False)
+            saved(redis_server, b"copy", OTHER)
+            assert await one.log.perform(m.DropSnapshot(3, OTHER)) == m.Done(3, True)
+            assert await one.log.perform(m.DropSnapshot(4, ID)) == m.Done(4, True)
+            names = [KEYS.description(ID), KEYS.part(ID, 0)]
+            assert set(redis_server.run("KEYS", "*:chunk:*")) == set(names)
             assert redis_server.run("TTL", KEYS.part(ID, 0)) == -1
             fetched = await one.fetch()
             assert (fetched.entries, fetched.end) == ((last,), last.mark)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -298,15 +299,91 @@ def unknown_kind() -> bytes:
     return bytes(data)
 
 
+FOREIGN = {
+    "another field": (b"x", b"y"),
+    "two fields": (b"e", LogEntry(b"12345678", 1, 1, Kind.WRITE).to_bytes(), b"x", b"y"),
+    "too short": (b"e", b"hello"),
+    "large": (b"x", b"y" * 1_000_000),
+}
+
+
+@pytest.mark.parametrize("fields", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("number", ["*", "18446744073709551615-18446744073709551615"])
+def test_foreign_entries_are_set_aside(
+    fields: tuple[bytes, ...], number: str, redis_server: RedisServer
+) -> None:
+    """By each script that meets them; the log is then as if they had never been there."""
+    aside = f"{{{PREFIX}}}:foreign"
+
+    async def body() -> None:
+        async with writer(redis_server.url) as one:
+            first = await one.append()
+            redis_server.run("XADD", LOG, number, *fields)
+            assert await one.fetch(first.mark) == m.Fetched(
+                one.ref, (Placed(first.position, LogEntry(one.node, 1, 0, Kind.BARRIER)),), one.at
+            )
+            redis_server.run("XADD", LOG, number, *fields)
+            second = await one.append(b"second")
+            redis_server.run("XADD", LOG, number, *fields)
+            third = Placed(Position(second.position.ms, second.position.seq + 1), second.entry)
+            assert await one.log.perform(m.PutBack(8, second.mark, (third,))) == m.Done(8, True)
+            one.last = third
+            redis_server.run("XADD", LOG, number, *fields)
+            last = await one.append(b"last")
+            fetched = await one.fetch()
+            assert fetched.entries == (first, second, third, last)
+            assert fetched.end == last.mark
+            assert redis_server.run("XLEN", aside) == 4
+            ((_, kept),) = redis_server.run("XREVRANGE", aside, "+", "-", "COUNT", 1)
+            assert kept[b"fields"] == b" ".join(fields)[:4096]
+
+    run(body())
+
+
+def test_a_stream_of_foreign_entries_is_no_stream(redis_server: RedisServer) -> None:
+    """A new log begins after they are set aside, also after thousands of them."""
+
+    async def body() -> None:
+        async with writer(redis_server.url) as one:
+            with redis_server.client() as client, client.pipeline() as pipeline:
+                for number in range(3000):
+                    pipeline.xadd(LOG, {"x": str(number)})
+                pipeline.execute()
+            assert await one.fetch() == m.Fetched(one.ref, (), None)
+            last = await one.append()
+            assert await one.fetch() == m.Fetched(one.ref, (last,), last.mark)
+            assert redis_server.run("XLEN", f"{{{PREFIX}}}:foreign") == 100
+
+    run(body())
+
+
+def test_an_emptied_stream_is_no_stream(redis_server: RedisServer) -> None:
+    """XTRIM leaves the key, and a node's mark next to it: nothing is appended there, and a restore
+    brings the log back."""
+
+    async def body() -> None:
+        async with writer(redis_server.url) as one:
+            last = await one.append()
+            redis_server.run("XTRIM", LOG, "MAXLEN", "0")
+            assert await one.fetch(last.mark) == m.Fetched(one.ref, (), None)
+            assert await one.send() == m.Fetched(one.ref, (), None)
+            write_chunks(redis_server.url, PREFIX, bytes(16), [b"copy"])
+            restore = m.Restore(3, m.Manifest((m.Snapshot(bytes(16), last, 1),)), None)
+            assert await one.log.perform(restore) == m.Done(3, True)
+            assert (await one.fetch()).entries == (last,)
+            await one.append()
+
+    run(body())
+
+
 @pytest.mark.parametrize(
     ("foreign", "problem"),
     [
-        (b"", errors.CorruptData),
         (b"x" * 100, errors.CorruptData),
-        (LogEntry(b"12345678", 1, 1, Kind.WRITE).to_bytes()[:-1], errors.CorruptData),
+        (LogEntry(b"12345678", 1, 1, Kind.WRITE, b"key").to_bytes()[:-1], errors.CorruptData),
         (unknown_kind(), errors.UnsupportedVersion),
     ],
-    ids=["empty", "other", "cut", "newer"],
+    ids=["other", "cut", "newer"],
 )
 def test_what_is_no_entry_is_told(
     foreign: bytes, problem: type[Exception], redis_server: RedisServer
@@ -330,17 +407,75 @@ def test_what_is_no_entry_is_told(
 
 @pytest.mark.parametrize("value", [b"x", b"BLM1" + bytes(60), bytes(1000)])
 def test_what_is_no_manifest_is_told(value: bytes, redis_server: RedisServer) -> None:
-    """And is not overwritten."""
+    """No log is begun next to it, and a node that has the filters replaces it."""
 
     async def body() -> None:
         async with writer(redis_server.url) as one:
+            redis_server.run("SET", f"{{{PREFIX}}}:manifest", value)
+            assert await one.send() == m.Fetched(one.ref, (), None)
+            redis_server.run("DEL", f"{{{PREFIX}}}:manifest")
             last = await one.append()
             redis_server.run("SET", f"{{{PREFIX}}}:manifest", value)
-            with pytest.raises(errors.CorruptData):
-                await one.log.perform(m.ReadManifest(1))
-            snapshot = m.Snapshot(bytes(16), last, 1)
-            swap = m.SwapManifest(2, bytes(16), m.Manifest((snapshot,)), None)
+            assert await one.log.perform(m.ReadManifest(1)) == m.ManifestRead(1, None)
+            write_chunks(redis_server.url, PREFIX, bytes(16), [b"copy"])
+            manifest = m.Manifest((m.Snapshot(bytes(16), last, 1),))
+            swap = m.SwapManifest(2, bytes([1] * 16), manifest, None)
             assert await one.log.perform(swap) == m.Done(2, False)
+            assert await one.log.perform(replace(swap, expected=None)) == m.Done(2, True)
+            assert await one.log.perform(m.ReadManifest(3)) == m.ManifestRead(3, manifest)
+
+    run(body())
+
+
+def test_what_a_node_would_miss_is_told(redis_server: RedisServer) -> None:
+    """Chunks, the manifest, the entry that a snapshot ends with; and that Redis may evict them."""
+    manifest_key, chunk = f"{{{PREFIX}}}:manifest", f"{{{PREFIX}}}:chunk:{bytes(16).hex()}:0"
+
+    async def body() -> None:
+        async with writer(redis_server.url) as one:
+
+            async def problem() -> str:
+                found = await one.log.perform(m.CheckStore(1))
+                assert isinstance(found, m.StoreChecked), one.log.problem
+                return found.problem
+
+            assert await problem() == ""
+            first = await one.append()
+            assert await problem() == ""  # the log from its start is enough
+            await one.log.perform(m.WantSnapshot(1, b""))
+            assert "from the log alone" in await problem()
+            last = await one.append()
+            write_chunks(redis_server.url, PREFIX, bytes(16), [b"copy"])
+            manifest = m.Manifest((m.Snapshot(bytes(16), last, 1),))
+            swap = m.SwapManifest(2, None, manifest, last.position)
+            assert await one.log.perform(swap) == m.Done(2, True)
+            assert first not in (await one.fetch()).entries
+            assert await problem() == ""
+            await one.log.perform(m.WantSnapshot(1, bytes(16)))
+            assert "cannot start from the newest" in await problem()
+            await one.log.perform(m.WantSnapshot(1, bytes([1] * 16)))
+            assert await problem() == ""
+            kept = redis_server.run("GET", chunk)
+            redis_server.run("DEL", chunk)
+            assert "chunks" in await problem()
+            redis_server.run("SET", chunk, kept)
+            kept = redis_server.run("GET", manifest_key)
+            redis_server.run("DEL", manifest_key)
+            assert "snapshots is missing" in await problem()
+            redis_server.run("SET", manifest_key, b"garbage" * 10)
+            assert "cannot be read" in await problem()
+            redis_server.run("SET", manifest_key, kept)
+            assert await problem() == ""
+            one.last = last
+            await one.append()
+            redis_server.run("XTRIM", LOG, "MAXLEN", "1")
+            assert "lacks the entry" in await problem()
+            redis_server.run("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            redis_server.run("XADD", LOG, "*", "x", "y")
+            await one.append()
+            found = await one.log.perform(m.CheckStore(1))
+            assert isinstance(found, m.StoreChecked)
+            assert (found.policy, bool(found.aside)) == ("allkeys-lru", True)
 
     run(body())
 

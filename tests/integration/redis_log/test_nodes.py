@@ -45,7 +45,7 @@ def test_nodes_write_at_once(redis_server: RedisServer) -> None:
             assert all(await asyncio.gather(*(one.has("a", key) for key in new)))
             assert not await two.has("a", 400)
             assert await wait_until_async(lambda: agree(*nodes))
-            assert redis_server.run("EXISTS", "{test}:manifest")
+            assert await wait_until_async(lambda: redis_server.run("EXISTS", "{test}:manifest"))
             async with SmallNode(url) as late:
                 assert await wait_until_async(lambda: agree(*nodes, late))
                 assert late.loads == 1

@@ -36,6 +36,9 @@ class SharedLog:
     def now(self) -> float:
         return 0.0
 
+    def running(self) -> float:
+        return 0.0
+
     def draw_number(self) -> int:
         return 7
 

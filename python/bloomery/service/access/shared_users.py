@@ -1,22 +1,26 @@
 """The users of nodes: one document for all of them, in the Redis that they share.
 
-It is the same as `users.json` of a server alone. A node reads it again each second. If Redis has
-lost it, a node that has it puts it back; and a node that knew of users never starts without them.
+It is `users.json` of a server alone, with the time at which each name was last changed, or removed.
+A node reads it again each second. If Redis has lost a change, a node that has it puts it back: of
+each name, the latest change counts. A node notes the document in its folder, so that this holds
+over restarts; and one that knew of users never starts without them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bloomery import errors
 from bloomery.redis_client import redis_client
-from bloomery.service.access.users import UserFile, Users, encode, parse, private, users_file
+from bloomery.service.access.users import UserFile, Users, encode, parse, users_file
 from bloomery.service.config.settings import Settings
 from bloomery.service.observe.logs import Say
+from bloomery.storage import files
 
 _MOST_BYTES = 16 << 20
 _SWAP = """
@@ -31,11 +35,11 @@ class SharedUsers:
     """The users of all nodes of a store."""
 
     def __init__(self, url: str, prefix: str, data: str | os.PathLike[str] | None = None) -> None:
-        """`data`: a node's folder, where it notes that there are users."""
+        """`data`: a node's folder, where it notes the users that it knows."""
         self._redis = redis_client(url, "users", for_asyncio=False, timeout=2.0, retries=1)
         self._key = f"{{{prefix}}}:users"
         self._marker = None if data is None else Path(data, "users.shared")
-        self._known = b""  # as they were last read
+        self._known = b""  # as they were last read, with what Redis has lost since
         self.place = f"{self._key} in Redis at {self._redis.place}"
 
     def load(self) -> Users:
@@ -49,13 +53,7 @@ class SharedUsers:
                     f"add --store URL`, and remove {self._marker}"
                 )
             return Users()
-        users = parse(raw, self.place)
-        self._known = raw
-        if users and self._marker is not None and not self._marker.exists():
-            self._marker.parent.mkdir(parents=True, exist_ok=True)
-            with open(self._marker, "ab", opener=private):
-                pass
-        return users
+        return parse(raw, self.place)
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Users]:
@@ -67,6 +65,10 @@ class SharedUsers:
         yield users
         if users == before:
             return
+        for name in users.keys() | before.keys():
+            if users.get(name) != before.get(name):
+                now = int(1000 * time.time())
+                users.changed[name] = max(now, users.changed.get(name, 0) + 1)
         swapped = self._ask(lambda client: client.eval(_SWAP, 1, self._key, raw, encode(users)))
         if swapped != 1:
             raise errors.InvalidParameter(
@@ -81,12 +83,32 @@ class SharedUsers:
             return self._known or None
 
     def _restored(self) -> bytes:
-        """Read the document, after putting it back if Redis has lost it."""
-        raw = self._read()
-        if not raw and self._known:
-            self._ask(lambda client: client.set(self._key, self._known, nx=True))
-            raw = self._read()
-        return raw
+        """Read the document, after putting back what Redis has lost of it."""
+        raw, known = self._read(), self._known
+        if raw == known:
+            return raw
+        if raw and not known and self._marker is not None:
+            with contextlib.suppress(OSError):
+                known = self._marker.read_bytes()
+        try:
+            merged = _merged(raw, known, self.place) if raw and known else raw or known
+        except errors.CorruptData:
+            return raw  # who parses it says so
+        if merged != raw:
+            swapped = self._ask(lambda client: client.eval(_SWAP, 1, self._key, raw, merged))
+            if swapped != 1:  # another node, or a user, was first: once more, later
+                return raw
+        self._note(merged)
+        return merged
+
+    def _note(self, raw: bytes) -> None:
+        """Note what is known, also for the next start."""
+        self._known = raw
+        if raw and self._marker is not None:
+            with contextlib.suppress(OSError):  # the audit log, in the same folder, says so
+                self._marker.parent.mkdir(parents=True, exist_ok=True)
+                with files.replacing(self._marker, mode=0o600) as file:
+                    file.write(raw)
 
     def _read(self) -> bytes:
         raw: bytes = self._ask(lambda client: client.getrange(self._key, 0, _MOST_BYTES)) or b""
@@ -99,6 +121,21 @@ class SharedUsers:
             return what(self._redis.client)
         except self._redis.failures as problem:
             raise errors.StoreUnavailable(self._redis.describe(problem)) from None
+
+
+def _merged(raw: bytes, known: bytes, place: str) -> bytes:
+    """Return the users of Redis with what a node knows to have been changed later; `raw` itself if
+    that is nothing."""
+    users, ours = parse(raw, place), parse(known, place)
+    later = [name for name, at in ours.changed.items() if at > users.changed.get(name, 0)]
+    if not later:
+        return raw
+    for name in later:
+        users.changed[name] = ours.changed[name]
+        users.pop(name, None)
+        if name in ours:
+            users[name] = ours[name]
+    return encode(users)
 
 
 def user_source(settings: Settings, say: Say | None = None) -> UserFile | SharedUsers:

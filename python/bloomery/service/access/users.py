@@ -69,6 +69,11 @@ class Account:
 class Users(dict[str, Account]):
     """All users of a server, by name."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Of users that nodes share: when each name was last changed, removed ones too (Unix ms).
+        self.changed: dict[str, int] = {}
+
     def find(self, name: str) -> Account:
         """Return the user of a name; InvalidParameter if there is none."""
         if name not in self:
@@ -188,6 +193,7 @@ def parse(raw: bytes, path: str) -> Users:
         users = Users()
         for fields in content["users"]:
             users.add(_account(fields))
+        users.changed = {str(name): int(at) for name, at in content.get("changed", {}).items()}
     except errors.UnsupportedVersion:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
@@ -241,7 +247,8 @@ def changing(data: str | os.PathLike[str]) -> Iterator[Users]:
 def encode(users: Users) -> bytes:
     """Return the users as `users.json` has them."""
     rows = [asdict(account) | {"role": account.role.name.lower()} for account in users.values()]
-    return json.dumps({"version": _VERSION, "users": rows}, indent=1).encode() + b"\n"
+    changed = {"changed": users.changed} if users.changed else {}
+    return json.dumps({"version": _VERSION, "users": rows, **changed}, indent=1).encode() + b"\n"
 
 
 class UserFile:

@@ -95,6 +95,10 @@ class FileBatchLog:
         self._engine.shelf.set_clock(now, 1.0 if clock.off >= 0 else 0.9)
         return now
 
+    def running(self) -> float:
+        """Return the same: this server's time waits for no record."""
+        return self.now()
+
     def draw_number(self) -> int:
         """Return the next number for a filter."""
         number = max(self._next_number, self._engine.state.next_id)

@@ -22,9 +22,12 @@ def is_about_health(scope: Any) -> bool:
     return scope["path"] in _PATHS and scope["method"] in _METHODS
 
 
-async def respond(scope: Any, send: Any, not_ready: Callable[[bool], str]) -> None:
-    """Send whether the server is alive, or whether it is ready: `not_ready` says why it is not."""
-    why = ""
+async def respond(
+    scope: Any, send: Any, not_ready: Callable[[bool], str], broken: Callable[[], str]
+) -> None:
+    """Send whether the server is alive, or whether it is ready: `broken` and `not_ready` return why
+    it is not."""
+    why = broken()
     if scope["path"] == "/readyz":
         try:
             why = not_ready(_includes_writes(scope["query_string"]))

@@ -35,9 +35,10 @@ class HttpServer:
         say: Say,
         certificate: Tls | None,
         not_ready: Callable[[bool], str],
+        broken: Callable[[], str] = str,
     ) -> None:
         """`not_ready` returns why clients may not use the server, to write (True) or to read; "" if
-        they may."""
+        they may. `broken` returns why only a restart can help; "" if that is not so."""
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.connections: set[HttpConnection] = set()
@@ -51,7 +52,7 @@ class HttpServer:
         self._max_connections = allow_files(settings) // 2
         self._say = say
         self._certificate = certificate
-        self._not_ready = not_ready
+        self._not_ready, self._broken = not_ready, broken
         self._loaded = False
         self._application: Application | None = None
         self._opened = asyncio.Event()  # there is an application
@@ -102,7 +103,7 @@ class HttpServer:
         certified = () if self._certificate is None else self._certificate.names
         refusal: errors.BloomeryError | None = origin.refusal(scope, self.settings, certified)
         if refusal is None and health.is_about_health(scope):
-            await health.respond(scope, send, self._not_ready)
+            await health.respond(scope, send, self._not_ready, self._broken)
             return
         if refusal is None and not self._loaded:
             refusal = errors.ServerUnavailable("the server is loading its filters: try again soon")

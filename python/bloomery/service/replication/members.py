@@ -18,10 +18,10 @@ _FIELDS: dict[str, tuple[tuple[type, ...], Any]] = {
 }
 
 
-def list_members(ledger: Ledger, now_ms: int, here: bytes, version: int) -> list[dict[str, Any]]:
+def list_members(ledger: Ledger, here: bytes, version: int) -> list[dict[str, Any]]:
     """The nodes that were heard of within a minute, ready for JSON. `here`: the node that asks;
     `version`: which operations it knows."""
-    present = ledger.present(now_ms)
+    present = ledger.present()
     newest = max((member.version for member in present.values()), default=version)
     return [
         {
@@ -32,7 +32,7 @@ def list_members(ledger: Ledger, now_ms: int, here: bytes, version: int) -> list
             "operations": member.version,
             "older": member.version < newest,
             "since": member.since / 1000,
-            "heard_seconds_ago": max(0.0, (now_ms - member.heard) / 1000),
+            "heard_seconds_ago": max(0.0, (ledger.latest_ms - member.heard) / 1000),
         }
         for node, member in present.items()
     ]

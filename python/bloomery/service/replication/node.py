@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from bloomery import _native, errors
+from bloomery.boottime import boottime
 from bloomery.service.config.settings import Settings
 from bloomery.service.domain import operations
 from bloomery.service.domain.operations import Op, Record
@@ -75,6 +76,7 @@ class Node:
         self.settings, self.say, self.alerts = settings, say, alerts
         self.broken = ""  # why this node cannot follow any more
         self._differs = ""  # how the log in Redis differs from what this node has
+        self._obstacles: dict[str, str] = {}  # why it cannot follow now, by the kind of the alert
         self.loads = 0
         self._describe = describe
         self._log = RedisLog(
@@ -116,7 +118,9 @@ class Node:
             bootstrap=settings.store_bootstrap_seconds,
             snapshot_retry=_SNAPSHOT_RETRY,
         )
-        self.core = ReplicationCore(self.id, lambda: FilterReplica(engine), options, self._about)
+        self.core = ReplicationCore(
+            self.id, lambda: FilterReplica(engine), options, self._about, lambda: 1000 * time.time()
+        )
         self.sequencer = Sequencer(engine, self, _PACE)
         engine.on_tick.subscribe(self._watch)
         return self.sequencer
@@ -171,7 +175,12 @@ class Node:
     @property
     def may_answer(self) -> bool:
         """Is the copy recent enough for reads that need not be strong?"""
-        return not self.broken and self.core.may_answer(time.monotonic())
+        return not self.obstacle and self.core.may_answer(boottime())
+
+    @property
+    def obstacle(self) -> str:
+        """Return why this node cannot follow; "" if it can."""
+        return self.broken or next(iter(self._obstacles.values()), "")
 
     @property
     def holds_lease(self) -> bool:
@@ -188,8 +197,12 @@ class Node:
     exclusive = False
 
     def now(self) -> float:
-        """Return the time that all nodes agree on."""
+        """Return the time that all nodes agree on: that of the last entry."""
         return self.engine.state.now
+
+    def running(self) -> float:
+        """Return that time with what has passed since the entry."""
+        return max(self.engine.state.now, self.core.time(boottime()) / 1000)
 
     async def finished(self, names: Iterable[bytes] | None = None) -> None:
         """Do nothing: no thread applies records of a node."""
@@ -216,8 +229,8 @@ class Node:
     def _send_part(self) -> None:
         sending = self._sending
         assert sending is not None
-        if self.broken:
-            problem = errors.StoreUnavailable(self.broken)
+        if self.obstacle:
+            problem = errors.StoreUnavailable(self.obstacle)
             self._loop.call_soon(self._refused, sending.number, problem)
             return
         records = sending.parts[sending.done]
@@ -261,13 +274,12 @@ class Node:
 
     def _is_known(self, op: Op) -> bool:
         """Do all nodes that are there know this operation?"""
-        at = self.core.history.at
         since = operations.SINCE.get(op, 1)
-        return since == 1 or since <= self.core.ledger.oldest_version(at.position.ms if at else 0)
+        return since == 1 or since <= self.core.ledger.oldest_version()
 
     def _check(self) -> None:
-        if self.broken:
-            raise errors.StoreUnavailable(f"this node cannot follow the others: {self.broken}")
+        if self.obstacle:
+            raise errors.StoreUnavailable(f"this node cannot follow the others: {self.obstacle}")
 
     def _watch(self) -> None:
         """Let native code answer until the copy is too old. Called in each step and each tick."""
@@ -276,7 +288,10 @@ class Node:
         if bypassed is not self.engine.shelf.bypassed:
             self.engine.shelf.bypassed = bypassed
         if self.core.fresh is not None:
-            self.engine.shelf.set_stale(self.core.fresh + self.core.options.max_lag)
+            # Native code compares with a clock that stops while the machine is suspended: until the
+            # next tick, for 20 ms, it may answer from what it had.
+            left = self.core.fresh + self.core.options.max_lag - boottime()
+            self.engine.shelf.set_stale(time.monotonic() + left)
 
     def recover(self, keep: bool) -> str:
         """Decide which log to keep: that of this node, or that in Redis. Return the reason why an
@@ -302,8 +317,8 @@ class Node:
 
     def unfit(self) -> str | None:
         """Why it should not be asked now; None if it may."""
-        if self.broken:
-            return self.broken
+        if self.obstacle:
+            return self.obstacle
         if self.core.ready:
             return None
         return self._differs or self.refusal or "behind the other nodes"
@@ -317,7 +332,7 @@ class Node:
     def lag(self) -> float:
         """For how many seconds this node has not known that it has all; infinite: it never did."""
         fresh = self.core.fresh
-        return float("inf") if fresh is None else max(0.0, time.monotonic() - fresh)
+        return float("inf") if fresh is None else max(0.0, boottime() - fresh)
 
     def mark(self, strong: bool) -> bytes:
         """What is said beside an answer: how old it may be."""
@@ -325,9 +340,7 @@ class Node:
 
     def members(self) -> list[dict[str, Any]]:
         """The nodes that were heard of within a minute, as they told of themselves."""
-        at = self.core.history.at
-        now_ms = at.position.ms if at is not None else 0
-        return list_members(self.core.ledger, now_ms, self.id, VERSION)
+        return list_members(self.core.ledger, self.id, VERSION)
 
     def figures(self) -> dict[str, float | None]:
         """What is measured of it."""
@@ -356,26 +369,25 @@ class Node:
         if self.broken:
             return
         try:
-            began = time.monotonic()
-            actions = self.core.step(event, began)
+            actions = self.core.step(event, boottime())
+            self._watch()  # before filters are exchanged: native code answers from them
             # What was loaded is answered from now on, also if no entry changes it.
             cast("FilterReplica", self.core.replica).adopt()
             for action in actions:
                 if not self.broken:  # else those who wait were told
                     self._do(action)
-            self._watch()
         except Exception as problem:  # noqa: BLE001  # the copy may be half changed
             self._break(f"{type(problem).__name__}: {problem}")
             self.say("this node cannot go on", level="error", problem=problem)
         if self._timer is None and (due := self.core.due) is not None:
-            self._timer = self._loop.call_later(max(0.0, due - time.monotonic()), self._wake)
+            self._timer = self._loop.call_later(max(0.0, due - boottime()), self._wake)
 
     def _wake(self) -> None:
         """Let the core look for news, unless what came meanwhile has put that off."""
         self._timer, due = None, self.core.due
         if due is None or self.broken:
             return
-        left = due - time.monotonic()
+        left = due - boottime()
         if left > 0:
             self._timer = self._loop.call_later(left, self._wake)
         else:
@@ -396,7 +408,10 @@ class Node:
                 self._refuse(action)
             case m.SetReady():
                 if action.ready:
+                    self._remove_obstacle("memory-short", "the filters are loaded again")
                     self._caught_up.set()
+            case m.Stuck():
+                self._add_obstacle("memory-short", action.reason)
             case m.Stop():
                 self._break(action.reason)
             case m.SaveSnapshot():
@@ -428,8 +443,13 @@ class Node:
     async def _perform(self, action: LogAction) -> None:
         try:
             event = await self._log.perform(action)
-        except errors.BloomeryError as problem:  # what is there cannot be applied, nor left out
+        except errors.UnsupportedVersion as problem:
             self._break(str(problem))
+            return
+        except errors.CorruptData as problem:
+            remedy = "if it is no node's, delete it (XDEL), and all nodes go on"
+            self._add_obstacle("store-damaged", f"{problem}; {remedy}")
+            self._step(m.Unreadable(action.ref))
             return
         except Exception as problem:  # noqa: BLE001  # or it would wait for this answer for ever
             self.say("Redis could not be asked", level="error", problem=problem)
@@ -437,6 +457,8 @@ class Node:
             self._step(m.Failed(action.ref))
             return
         self._note_health(event)
+        if isinstance(event, m.Fetched):
+            self._remove_obstacle("store-damaged", "the log can be read again")
         self._step(event)
         if isinstance(action, m.SwapManifest):
             self._tell_saved(isinstance(event, m.Done) and event.done)
@@ -454,11 +476,24 @@ class Node:
 
     def _note_health(self, event: m.Event) -> None:
         """Note whether Redis answers, and takes writes."""
+        if isinstance(event, m.StoreChecked):
+            self._store.checked(event, self.core.redis_ahead(boottime()))
         if not isinstance(event, (m.Failed, m.Refused)):
             self._store.answered(wrote=isinstance(event, (m.Appended, m.Done)))
         elif self._log.problem:  # else it was not asked: too large an entry
             outage = Outage.READ_ONLY if self._log.unwilling else Outage.UNREACHABLE
             self._store.failed(self._log.problem, outage)
+
+    def _add_obstacle(self, kind: str, reason: str) -> None:
+        """Answer nothing until what is in the way, an alert of this kind, is removed."""
+        if kind not in self._obstacles:
+            self.alerts.begin(kind, f"this node cannot follow the others: {reason}")
+        self._obstacles[kind] = reason
+        self._watch()
+
+    def _remove_obstacle(self, kind: str, why: str) -> None:
+        if self._obstacles.pop(kind, None) is not None:
+            self.alerts.end(kind, why)
 
     def _break(self, reason: str) -> None:
         """Follow no more: nothing that this node has can be relied on."""
@@ -515,6 +550,9 @@ class Node:
         except errors.CorruptData as problem:
             self.say(f"a snapshot in Redis is damaged: {problem}", level="error")
             self._step(m.SnapshotMissing(action.ref))
+        except errors.NotEnoughMemory as problem:
+            self._add_obstacle("memory-short", str(problem))
+            self._step(m.Failed(action.ref))
         except errors.BloomeryError as problem:
             self._store.failed(str(problem))
             self._step(m.Failed(action.ref))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from enum import Enum
 
+from bloomery.service.clock import ALARM_SECONDS
 from bloomery.service.policy.alerts import Alerts
+from bloomery.service.replication.core.messages import StoreChecked
 
 
 class Outage(Enum):
@@ -23,6 +25,7 @@ class StoreHealth:
         self._alerts = alerts
         self._since = 0.0  # when the outage began (monotonic)
         self._reason = ""
+        self._aside: str | None = None  # the last entry that was set aside; None: not known yet
 
     def failed(self, reason: str, outage: Outage = Outage.UNREACHABLE) -> None:
         """Note that Redis did not do what it was asked."""
@@ -39,6 +42,35 @@ class StoreHealth:
         if self.outage is not None and (wrote or self.outage is not Outage.READ_ONLY):
             self._end_alert("Redis takes writes again")
             self.outage = None
+
+    def checked(self, found: StoreChecked, ahead: float) -> None:
+        """Note whether Redis has all that a node needs to start, and keeps it; and by how many
+        seconds its clock is ahead of this machine's."""
+        if abs(ahead) > ALARM_SECONDS:
+            where = "ahead of" if ahead > 0 else "behind"
+            text = f"Redis's clock is {abs(ahead):.0f} s {where} this machine's: set both right"
+            self._alerts.begin("store-clock", text, seconds=round(ahead))
+        else:
+            self._alerts.end("store-clock", "Redis's clock and this machine's agree")
+        if found.problem:
+            self._alerts.begin("store-incomplete", f"no node can start: {found.problem}")
+        else:
+            self._alerts.end("store-incomplete", "nodes can start again")
+        if found.policy != "noeviction":
+            self._alerts.begin(
+                "store-evicts",
+                f"Redis may delete the log and snapshots: its maxmemory-policy is {found.policy}; "
+                "set it to noeviction",
+            )
+        else:
+            self._alerts.end("store-evicts", "its maxmemory-policy is noeviction")
+        if found.aside and found.aside != self._aside:
+            self._alerts.event(
+                "store-foreign",
+                "an entry of the log that no node wrote was set aside: find the program that "
+                "writes there (the stream `foreign` under the store-prefix has the last entries)",
+            )
+        self._aside = found.aside
 
     def _end_alert(self, why: str) -> None:
         if self.outage is not None:

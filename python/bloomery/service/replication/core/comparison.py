@@ -32,7 +32,7 @@ class Finding:
 
     course: Course
     end: Mark  # of the stream that was compared
-    log: bytes = b""  # its id
+    log: bytes = b""  # its id; b"": no node can load it
     reason: str = ""
 
 
@@ -42,7 +42,9 @@ class LogComparison:
     def __init__(self, ours: Ledger, history: History, cluster: str) -> None:
         """`cluster`: the name that the settings give."""
         self._ours, self._history, self._cluster = ours, history, cluster
+        self.newest = b""  # the id of the newest snapshot, if there is one
         self._candidates: list[m.Snapshot] = []
+        self._unmatched: Mark | None = None  # a snapshot's last entry that the stream did not have
         self._theirs: Ledger | None = None
         self._at: Mark | None = None
 
@@ -53,7 +55,9 @@ class LogComparison:
     def manifest_read(self, manifest: m.Manifest | None, ref: int) -> m.Action:
         """Return the next step."""
         if manifest is None:
+            self.newest = b""
             return m.Fetch(ref, None, wait=False)
+        self.newest = manifest.snapshots[0].id
         self._candidates = list(manifest.snapshots)
         return self._next_ledger(ref)
 
@@ -79,11 +83,13 @@ class LogComparison:
         entries = event.entries
         if self._at is None:
             if not entries or entries[0].entry.kind is not Kind.GENESIS:
-                reason = "the log in Redis has no complete snapshot: no node can load it"
-                return Finding(Course.ASK, event.end, reason=reason)
+                return _unloadable(event.end)
             self._theirs = Ledger()
         elif not entries or entries[0].mark != self._at:
-            return None
+            if self._at == self._unmatched:
+                return _unloadable(event.end)
+            self._unmatched, self._at = self._at, None
+            return m.ReadManifest(ref)  # another snapshot may be the newest now
         else:
             entries = entries[1:]
         assert self._theirs is not None
@@ -115,6 +121,11 @@ class LogComparison:
             return Finding(Course.RESTORE, end, theirs.log)
         reason = "the log in Redis lacks writes that this node has, and has writes that it lacks"
         return Finding(Course.ASK, end, theirs.log, reason=reason)
+
+
+def _unloadable(end: Mark) -> Finding:
+    reason = "the log in Redis has no complete snapshot: no node can load it"
+    return Finding(Course.ASK, end, reason=reason)
 
 
 def describe_foreign(ledger: Ledger, cluster: str) -> str:

@@ -26,7 +26,7 @@ class Kind(IntEnum):
     WRITE = 3  # operations of clients
     BARRIER = 4  # nothing: whoever appended it knows what came before
     CLAIM = 5  # of the lease, in place of that whose fence it names
-    CLOCK = 6  # of the lease holder: time has come to the entry's position
+    CLOCK = 6  # of the lease holder: time has come to that of the payload (ms, 8 bytes)
     DECIDE = 7  # of the lease holder: operations that no client asked for
 
 

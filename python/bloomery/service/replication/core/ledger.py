@@ -20,6 +20,7 @@ from bloomery.service.replication.core.entries import (
 )
 
 UNIT = 512  # bytes of a payload that count as one more entry
+MAX_STEP_MS = 2000  # by which entries let time pass after a CLOCK, which comes each second
 MOST_ABOUT = 4096  # bytes that a node tells of itself
 
 
@@ -38,8 +39,8 @@ class Member:
 
     version: int
     op: int  # its last operation
-    heard: int  # when Redis had its last entry, in ms
-    since: int = 0  # when Redis had its first
+    heard: int  # the log's time at its last entry, in ms
+    since: int = 0  # and at its first
     about: bytes = b""  # what it last told of itself
     wrote: int = 0  # its last WRITE that was applied
 
@@ -51,7 +52,9 @@ class Ledger:
     absent_ms: int = 60_000  # a member that was not heard of for so long has gone
     forget_ms: int = 86_400_000  # and after this its retries are no longer told from new operations
     count: int = 0  # entries so far; one of many bytes counts as several
-    now_ms: int = 0  # the time that the last CLOCK let pass
+    now_ms: int = 0  # the time of the last CLOCK
+    clock_ms: int = 0  # Redis's time at that CLOCK
+    latest_ms: int = 0  # the time of the last entry
     holder: bytes = b""
     fence: Position = NO_LEASE  # where the holder's claim is
     members: dict[bytes, Member] = field(default_factory=dict)
@@ -62,11 +65,12 @@ class Ledger:
     def admit(self, position: Position, entry: LogEntry) -> Verdict:
         """Take an entry in; return whether it is to be applied."""
         self.count += 1 + len(entry.payload) // UNIT
+        time = self._advance(position.ms)
         member = self.members.get(entry.node)
         if member is None:
-            member = Member(entry.version, 0, position.ms, position.ms)
+            member = Member(entry.version, 0, time, time)
             self.members[entry.node] = member
-        member.heard = position.ms
+        member.heard = time
         if entry.kind is Kind.HELLO:
             member.about = entry.payload[:MOST_ABOUT]
         if entry.kind is Kind.GENESIS:
@@ -76,18 +80,27 @@ class Ledger:
         if entry.op <= member.op:
             return Verdict.REPEAT
         member.op = entry.op
-        if entry.needs > 1 and entry.needs > self.oldest_version(position.ms):
+        if entry.needs > 1 and entry.needs > self.oldest_version():
             return Verdict.TOO_NEW
         if entry.kind is Kind.CLAIM:
             return self._claim(position, entry)
         if entry.kind in (Kind.CLOCK, Kind.DECIDE) and entry.fence != self.fence:
             return Verdict.FENCED
         if entry.kind is Kind.CLOCK:
-            self._pass_time(position.ms)
+            self._pass_time(int.from_bytes(entry.payload[:8], "little"), position.ms)
         if entry.kind is Kind.WRITE:
             member.wrote = entry.op
             self.writes += 1
         return Verdict.APPLY
+
+    def _advance(self, redis_ms: int) -> int:
+        """Return the time of an entry: that of the last CLOCK, and what passed at Redis since. Its
+        clock may jump, so that counts for a moment only."""
+        if not self.clock_ms:
+            self.now_ms = self.clock_ms = redis_ms
+        passed = min(max(redis_ms - self.clock_ms, 0), MAX_STEP_MS)
+        self.latest_ms = max(self.latest_ms, self.now_ms + passed)
+        return self.latest_ms
 
     def _claim(self, position: Position, entry: LogEntry) -> Verdict:
         if entry.fence != self.fence:
@@ -95,20 +108,21 @@ class Ledger:
         self.holder, self.fence = entry.node, position
         return Verdict.APPLY
 
-    def _pass_time(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-        oldest = now_ms - self.forget_ms
+    def _pass_time(self, now_ms: int, redis_ms: int) -> None:
+        self.now_ms, self.clock_ms = max(self.now_ms, now_ms), redis_ms
+        self.latest_ms = max(self.latest_ms, self.now_ms)
+        oldest = self.now_ms - self.forget_ms
         self.members = {
             node: member for node, member in self.members.items() if member.heard >= oldest
         }
 
-    def oldest_version(self, now_ms: int) -> int:
+    def oldest_version(self) -> int:
         """The lowest version of the members that are there."""
-        return min((member.version for member in self.present(now_ms).values()), default=1)
+        return min((member.version for member in self.present().values()), default=1)
 
-    def present(self, now_ms: int) -> dict[bytes, Member]:
+    def present(self) -> dict[bytes, Member]:
         """The members that are there."""
-        since = now_ms - self.absent_ms
+        since = self.latest_ms - self.absent_ms
         return {node: member for node, member in self.members.items() if member.heard >= since}
 
     def last_op(self, node: bytes) -> int:
@@ -149,6 +163,8 @@ class Ledger:
             "forget_ms": self.forget_ms,
             "count": self.count,
             "now_ms": self.now_ms,
+            "clock_ms": self.clock_ms,
+            "latest_ms": self.latest_ms,
             "holder": self.holder.hex(),
             "fence": list(self.fence),
             "members": members,
@@ -172,6 +188,8 @@ class Ledger:
                 int(saved["forget_ms"]),
                 int(saved["count"]),
                 int(saved["now_ms"]),
+                int(saved["clock_ms"]),
+                int(saved["latest_ms"]),
                 bytes.fromhex(saved["holder"]),
                 Position(ms, seq),
                 members,

@@ -143,6 +143,30 @@ class Restore:
     end: Mark | None
 
 
+@dataclass(frozen=True, slots=True)
+class DropSnapshot:
+    """Delete the chunks of a snapshot, unless the manifest names it. Answered by `Done`."""
+
+    ref: int
+    id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStore:
+    """See whether Redis has all that a node needs to start. Answered by `StoreChecked`."""
+
+    ref: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantSnapshot:
+    """Note that a node cannot start from the newest snapshot, of this id (none: b""). Answered by
+    `Done`."""
+
+    ref: int
+    newest: bytes
+
+
 # Actions for the server.
 
 
@@ -188,6 +212,14 @@ class Differ:
 
 
 @dataclass(frozen=True, slots=True)
+class Stuck:
+    """An entry could not be applied for lack of memory: the filters are void, and loaded again
+    later."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End this process: it cannot follow."""
 
@@ -205,11 +237,15 @@ Action: TypeAlias = (
     | SwapManifest
     | ClaimRestore
     | Restore
+    | DropSnapshot
+    | CheckStore
+    | WantSnapshot
     | Reply
     | Answer
     | Refuse
     | SetReady
     | Differ
+    | Stuck
     | Stop
 )
 
@@ -287,6 +323,25 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """As `Failed`; the log has an entry that is damaged. Nothing is appended until it is gone."""
+
+    ref: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChecked:
+    """`problem`: why a node could not start from what Redis has; "" if it can. `policy`: how Redis
+    evicts keys. `aside`: the position of the last foreign entry that was set aside; "" if there was
+    none."""
+
+    ref: int
+    problem: str
+    policy: str = "noeviction"
+    aside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """An append was not done, since Redis takes no writes: it is full, its disk fails, or replicas
     are missing."""
@@ -343,6 +398,8 @@ Event: TypeAlias = (
     | SnapshotMissing
     | Done
     | Failed
+    | Unreadable
+    | StoreChecked
     | Refused
     | Write
     | StrongRead

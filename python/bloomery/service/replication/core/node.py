@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from bloomery import errors
 from bloomery.service.replication.core import messages as m
 from bloomery.service.replication.core.comparison import (
     Course,
@@ -51,8 +52,11 @@ class Options:
     hello: float = 10.0
     lease: float = 5.0  # a holder that was not heard of for so long is replaced
     clock: float = 1.0  # between two entries that let time pass
+    clock_share: float = 0.1  # of the time that passes, by which the log's time follows wall clocks
     bootstrap: float = 10.0  # how long an empty Redis waits for nodes that have what it lost
     claim: float = 10.0  # for how long a restore that is not heard of keeps others from one
+    check: float = 10.0  # between two looks whether a node could start from what Redis has
+    load_pause: float = 30.0  # between two attempts to load, at most
     snapshot_retry: float = 0.1  # after a snapshot that could not be made
     snapshot_entries: int = 100_000
     history_entries: int = 10_000
@@ -67,16 +71,18 @@ class ReplicationCore:
         make: Callable[[], Replica],
         options: Options,
         about: Callable[[], bytes] = bytes,
+        wall: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """`node`: 8 bytes that no process had before. `make` returns a replica without filters.
-        `about` returns what other nodes are told of this one, now and then."""
+        `about` returns what other nodes are told of this one, now and then; `wall` the time of the
+        machine's wall clock, in ms."""
         self.node, self.options = node, options
         self.replica = make()
         self.ledger = Ledger()
         self.history = History(None, options.history_entries)
         self.writes = WriteQueue(options.retain)
         self.ready = False
-        self._make, self._about = make, about
+        self._make, self._about, self._wall = make, about, wall
         self._snapshots = SnapshotKeeper(node, options.snapshot_entries, options.snapshot_retry)
         self._now = 0.0
         self._actions: list[m.Action] = []
@@ -87,6 +93,8 @@ class ReplicationCore:
         self._loading = True
         self._candidates: list[m.Snapshot] = []
         self._load_at = 0.0
+        self._load_pause = options.retry  # longer after each attempt that failed
+        self._newest = b""  # the id of the newest snapshot, when it was last looked for
         self._empty_since: float | None = None
         # Following.
         self._matched = True  # has the stream what was applied here, as far as is known?
@@ -95,6 +103,7 @@ class ReplicationCore:
         self._comparison: LogComparison | None = None
         self._comparing: int | None = None  # the step of it that is under way
         self._finding: Finding | None = None
+        self._unloadable_since: float | None = None  # no node could load the log since then
         self._decision: m.Recover | None = None
         self._followed: Finding | None = None  # the log that is loaded in place of this copy
         self._candidate: tuple[m.SnapshotLoaded, Ledger, Placed] | None = None
@@ -110,12 +119,21 @@ class ReplicationCore:
         self._look_at = 0.0  # when news is looked for
         self._lively = False  # did the last answer bring entries of others?
         self._append_at = 0.0
+        self._settling = (
+            False  # has Redis answered since the last failure that a moment began with?
+        )
         self._sent = 0.0  # when this node last appended something
         self._hello_at = 0.0  # when it says next that it is there
         # Lease.
         self._lease_heard = 0.0
         self._claim_at = 0.0
         self._clock_at = 0.0
+        # A time of the log in ms, and when it was that time; None: no CLOCK was applied yet.
+        self._clock: tuple[int, float] | None = None
+        self._clock_sent = (0, 0.0)  # the same, of the last CLOCK that this node sent
+        self._clock_runs = False  # was a CLOCK applied that was not read with older entries?
+        self._redis_clock = (0, 0.0)  # Redis's time in ms, and when it was that time
+        self._check_at = 0.0  # when to see next whether a node could start
 
     def may_answer(self, now: float) -> bool:
         """May a local read be answered from the copy?"""
@@ -133,6 +151,20 @@ class ReplicationCore:
     def fresh(self) -> float | None:
         """The copy has all that the stream had at this time; None: it is not known of any."""
         return self._fresh
+
+    def time(self, now: float) -> int:
+        """Return the time of the log now in ms, as far as it is known here: no later than it is."""
+        latest = self.ledger.latest_ms
+        if self._clock is None:
+            return latest
+        ms, since = self._clock
+        return max(latest, ms + int(1000 * (now - since)))
+
+    def redis_ahead(self, now: float) -> float:
+        """Return the seconds by which Redis's clock is ahead of the machine's; 0 if unknown."""
+        ms, since = self._redis_clock
+        off = (ms - self._wall()) / 1000 + (now - since)
+        return off if ms and math.isfinite(off) else 0.0
 
     @property
     def due(self) -> float | None:
@@ -196,6 +228,12 @@ class ReplicationCore:
         match event, action:
             case m.Failed(), _:
                 self._failed(action)
+            case m.Unreadable(), _:
+                self._failed(action)
+                self._matched = False
+            case m.StoreChecked(), _:
+                if event.problem:
+                    self._snapshots.hurry()
             case m.Fetched(), m.Fetch():
                 self._fetched(event, action.after, sent)
             case m.Refused(), m.Append():
@@ -214,10 +252,14 @@ class ReplicationCore:
                 self._saved(action.snapshot, event)
             case m.Done(), m.SwapManifest():
                 self._snapshots.ended(event.done, self._now)
+                self._check_at = self._now
+                self._drop_refused(event, action.manifest)
+            case m.Done(), m.Restore():  # the next read tells
+                self._drop_refused(event, action.manifest)
             case m.Done(), m.ClaimRestore():
                 self._claimed(event)
             case m.Done(), _:
-                pass  # PutBack, Restore: the next read tells
+                pass  # PutBack: the next read tells; WantSnapshot: a manifest does
 
     # Requests to Redis.
 
@@ -238,6 +280,8 @@ class ReplicationCore:
 
     def _failed(self, action: m.Action) -> None:
         self._fetch_at = self._load_at = self._now + self.options.retry
+        if isinstance(action, m.LoadSnapshot):
+            self._load_later()
         self._lively = True  # look what is there before anything is waited for
         self._settle()
         steps = m.ReadManifest | m.SaveSnapshot | m.SwapManifest
@@ -248,8 +292,10 @@ class ReplicationCore:
 
     def _settle(self) -> None:
         """Append nothing for a moment: Redis may have lost entries (a failover, a restart), and who
-        has them puts them back, which goes only where nobody wrote meanwhile."""
-        self._append_at = self._now + self.options.settle
+        has them puts them back, which goes only where nobody wrote meanwhile. Connections that end
+        again and again do not make the moment longer, as long as Redis answers between."""
+        if not self._settling or self._now >= self._append_at:
+            self._append_at, self._settling = self._now + self.options.settle, False
 
     # Loading: the newest snapshot, or the stream from its start.
 
@@ -272,11 +318,11 @@ class ReplicationCore:
             if step is not None:
                 self._ask(step, ref)
         elif event.manifest is not None:
-            self._empty_since = None
+            self._empty_since, self._newest = None, event.manifest.snapshots[0].id
             self._candidates = list(event.manifest.snapshots)
             self._load_next()
         else:
-            ref = self._ref()
+            self._newest, ref = b"", self._ref()
             self._ask(m.Fetch(ref, None, wait=False), ref)
 
     def _loaded(self, event: m.SnapshotLoaded, last: Placed) -> None:
@@ -305,10 +351,49 @@ class ReplicationCore:
 
     def _load_next(self) -> None:
         if self._candidates:
+            if self.history.at is None:  # the copy is empty, or void: its memory is needed
+                self.replica = self._make()
             ref = self._ref()
             self._ask(m.LoadSnapshot(ref, self._candidates.pop(0)), ref)
-        else:
-            self._load_at = self._now + self.options.retry
+        elif self.history.at is None:
+            self._load_later()
+        else:  # if the stream is lost too, this node brings back what it has
+            ref = self._ref()
+            self._ask(m.Fetch(ref, None, wait=False), ref)
+
+    def _load_later(self) -> None:
+        """Try again after a pause, each time a longer one; the holder is asked for a snapshot."""
+        self._load_at = self._now + self._load_pause
+        self._load_pause = min(2 * self._load_pause, self.options.load_pause)
+        self._want_snapshot(self._newest)
+
+    def _want_snapshot(self, newest: bytes) -> None:
+        ref = self._ref()
+        self._ask(m.WantSnapshot(ref, newest), ref)
+
+    def _start_loading(self) -> None:
+        """Load a copy: at once, unless the last one that was loaded was of no use."""
+        self._loading, self._load_at = True, self._now
+        if self._fresh is None:
+            self._load_later()
+        asked = (m.Fetch, m.Append)  # of the history that is given up
+        self._requests = {
+            ref: request
+            for ref, request in self._requests.items()
+            if not isinstance(request[0], asked)
+        }
+
+    def _give_up(self, reason: str) -> None:
+        """Take the copy, which is half changed, to be void."""
+        if not self._reloaded:  # else what was left before is still to be repeated
+            self._left = self.history
+        self.ledger = Ledger()
+        self.history = History(None, self.options.history_entries)
+        self.writes.forget_outcomes()
+        self._fresh = self._confirmed = None
+        self._targets.clear()
+        self._start_loading()
+        self._actions.append(m.Stuck(reason))
 
     def _loaded_from_start(self, event: m.Fetched, sent: float) -> None:
         if event.entries and event.entries[0].entry.kind is Kind.GENESIS:
@@ -317,11 +402,11 @@ class ReplicationCore:
             if not self._accepts(first):
                 return
             self._adopt(self._make(), Ledger(), None)
-            for placed in event.entries:
-                self._apply(placed)
-            self._caught_up_to(event.end, sent)
-        elif event.end is not None:  # it was trimmed since: there is a manifest now
-            self._load_at, self._empty_since = self._now + self.options.retry, None
+            if self._apply_all(event.entries):
+                self._caught_up_to(event.end, sent)
+        elif event.end is not None:  # it was trimmed since: there is a manifest now, or soon
+            self._empty_since = None
+            self._load_later()
         elif self.history.at is not None:  # Redis has lost everything, and this node has not
             self._compare_again()
         else:
@@ -410,12 +495,18 @@ class ReplicationCore:
         news = self.history.news(entries)
         if news is None:
             return False
-        self._matched, self._empty_since = True, None
+        self._matched, self._settling, self._empty_since = True, True, None
         self._agree()
         self._lively = any(placed.entry.node != self.node for placed in news)
         self._look_at = self._now + self.options.gather
-        for placed in news:
+        return self._apply_all(news)
+
+    def _apply_all(self, entries: Sequence[Placed]) -> bool:
+        """Apply entries; False if the copy was given up."""
+        for placed in entries:
             self._apply(placed)
+            if self._loading:
+                return False
         return True
 
     def _caught_up_to(self, end: Mark | None, sent: float) -> None:
@@ -427,6 +518,7 @@ class ReplicationCore:
         self._targets = [target for target in self._targets if not at or target[0] > at.position]
         if reached:
             self._fresh = max(*reached, self._fresh or 0.0)
+            self._load_pause = self.options.retry
             if self._reloaded:
                 self._repeat_lost_writes()
 
@@ -439,9 +531,14 @@ class ReplicationCore:
                 reason = f"the log has operations of version {entry.needs}: upgrade bloomery"
                 self._actions.append(m.Stop(reason))
             elif entry.kind in (Kind.WRITE, Kind.DECIDE):
-                outcome = self.replica.apply(entry.payload, position.ms)
+                try:
+                    outcome = self.replica.apply(entry.payload, self.ledger.latest_ms)
+                except errors.NotEnoughMemory as problem:
+                    self._give_up(str(problem))
+                    return
             elif entry.kind is Kind.CLOCK:
-                self.replica.pass_time(position.ms)
+                self.replica.pass_time(self.ledger.now_ms)
+                self._set_clock(entry)
         self.history.append(placed)
         if self.writes.rescued and verdict is Verdict.APPLY:
             self.writes.rescued.pop((entry.node, entry.op), None)
@@ -461,10 +558,9 @@ class ReplicationCore:
             self._now + self.options.write_timeout,
             event.needs,
         )
-        now_ms = self.history.at.position.ms if self.history.at else 0
         if self._finding is not None and self._finding.course in (Course.ASK, Course.STOP):
             self._refuse(write, self._differs, True)
-        elif event.needs > self.ledger.oldest_version(now_ms):
+        elif event.needs > self.ledger.oldest_version():
             self._refuse_too_new(write)
         elif self._fresh is not None and self.replica.unchanged(event.payload) is not None:
             self.writes.unchanged.append(write)
@@ -540,6 +636,7 @@ class ReplicationCore:
             if action.after is not None:
                 return  # of the history that was given up
             self._adopt(self._make(), Ledger(), None)
+        self._redis_clock = event.position.ms, self._now
         write = self._own(action)
         if not event.replicated:
             self._append_at = self._now + self.options.retry
@@ -699,7 +796,7 @@ class ReplicationCore:
         if self._comparing is not None:
             self._requests.pop(self._comparing, None)
         self._comparison = self._comparing = self._finding = self._decision = None
-        self._restoring = False
+        self._restoring, self._unloadable_since = False, None
         self._differ("")
 
     def _differ(self, reason: str) -> None:
@@ -725,13 +822,27 @@ class ReplicationCore:
             case _:
                 self._failed(action)
         if isinstance(step, Finding):
-            self._finding = step
-            self._act(step)
+            self._found(step, comparison.newest)
         elif step is None:
             self._comparison, self._fetch_at = None, self._now + self.options.retry
         else:
             self._comparing = ref
             self._ask(step, ref)
+
+    def _found(self, finding: Finding, newest: bytes) -> None:
+        """Act on a finding; on one that no node can load the log only after a while: a node that
+        has all of it is asked for a snapshot."""
+        if finding.log:
+            self._unloadable_since = None
+        else:
+            self._want_snapshot(newest)
+            if self._unloadable_since is None:
+                self._unloadable_since = self._now
+            if self._now - self._unloadable_since < self.options.load_pause:
+                self._comparison, self._fetch_at = None, self._now + 10 * self.options.retry
+                return
+        self._finding = finding
+        self._act(finding)
 
     def _act(self, finding: Finding) -> None:
         """Do what a comparison, or an operator, has decided."""
@@ -772,14 +883,7 @@ class ReplicationCore:
         if not self._reloaded:  # else what was left before is still to be repeated
             self._left = self.history
         self._comparison = self._finding = self._decision = None
-        self._loading = True
-        self._load_at = self._now
-        asked = (m.Fetch, m.Append)  # of the history that is given up
-        self._requests = {
-            ref: request
-            for ref, request in self._requests.items()
-            if not isinstance(request[0], asked)
-        }
+        self._start_loading()
 
     def _restore(self, reason: str, end: Mark | None, force: bool = False) -> None:
         """Replace what Redis has by this copy: claim that, so that no node begins a log or writes
@@ -827,6 +931,14 @@ class ReplicationCore:
         elif event.done and self._restoring and snapshot.mark == self.history.at:
             self._settle()
             self._ask(m.Restore(ref, m.Manifest((snapshot,)), self._replaced), ref)
+        elif event.done:  # it is not needed any more
+            self._ask(m.DropSnapshot(ref, snapshot.id), ref)
+
+    def _drop_refused(self, event: m.Done, manifest: m.Manifest) -> None:
+        """Delete a copy that was saved in vain: another node was first."""
+        if not event.done:
+            ref = self._ref()
+            self._ask(m.DropSnapshot(ref, manifest.snapshots[0].id), ref)
 
     def _repeat_lost_writes(self) -> None:
         """Queue what was acknowledged and the history that was loaded does not have: of this node,
@@ -869,6 +981,9 @@ class ReplicationCore:
     def _keep_lease(self) -> None:
         if not self.joined:
             return
+        if self._matched and self._now >= self._check_at and not self._is_asked(m.CheckStore):
+            self._check_at, ref = self._now + self.options.check, self._ref()
+            self._ask(m.CheckStore(ref), ref)
         if not self.holds_lease:
             silent = self._now - self._lease_heard >= self.options.lease
             if (silent or not self.ledger.holder) and self._now >= self._claim_at:
@@ -877,7 +992,31 @@ class ReplicationCore:
             return
         if self._now - self._clock_at >= self.options.clock:
             self._clock_at = self._now
-            self._queue(Kind.CLOCK, fence=self.ledger.fence)
+            self._queue(Kind.CLOCK, self._next_time().to_bytes(8, "little"), self.ledger.fence)
         if self._matched and self._snapshots.is_due(self.ledger.count, self._now):
             ref = self._ref()
             self._ask(self._snapshots.begin(ref), ref)
+
+    # Time: of the log. It runs as the steady clock of the holder does, and follows wall clocks
+    # slowly, as that of a server alone (`service/clock.py`).
+
+    def _set_clock(self, entry: LogEntry) -> None:
+        """Note the time of a CLOCK."""
+        time = self.ledger.now_ms
+        sent = entry.node == self.node and time == self._clock_sent[0]
+        self._clock = self._clock_sent if sent else (time, self._now)
+        self._clock_runs = self._clock_runs or self._fresh is not None
+
+    def _next_time(self) -> int:
+        """Return the time of the next CLOCK. The clocks of Redis and of this machine may both be
+        wrong: the one that is behind counts, so that nothing ends before its time."""
+        time = self.time(self._now)
+        redis_ms, since = self._redis_clock
+        wall = min(self._wall(), redis_ms + 1000 * (self._now - since))
+        if self._clock_runs and self._clock is not None:
+            most = 1000 * self.options.clock_share * (self._now - self._clock[1])
+            time += int(min(max(wall - time, -most), most))
+        else:  # no node has measured what passed since the last CLOCK
+            time = max(time, int(wall))
+        self._clock_sent = (time, self._now)
+        return time

@@ -28,6 +28,7 @@ class SnapshotKeeper:
     def __init__(self, node: bytes, every: int, retry_seconds: float) -> None:
         """`every`: so many entries are between two snapshots."""
         self._node, self.every, self._retry_seconds = node, every, retry_seconds
+        self._urgent = False  # is one needed now, however few entries came since the last?
         self._newest = 0  # entries that the newest snapshot has, as far as is known
         self._not_before = 0.0
         self._manifest: Manifest | None = None
@@ -36,8 +37,12 @@ class SnapshotKeeper:
 
     def is_due(self, count: int, now: float) -> bool:
         """Is one to be begun, after so many entries?"""
-        due = count - self._newest >= self.every
+        due = self._urgent or count - self._newest >= self.every
         return due and self._ref is None and now >= self._not_before
+
+    def hurry(self) -> None:
+        """Make one now: no node can start from the newest."""
+        self._urgent = True
 
     def begin(self, ref: int) -> Action:
         """Return the first step."""
@@ -80,6 +85,6 @@ class SnapshotKeeper:
         """Note that the last step was done, or that one was not."""
         self._ref = None
         if swapped and self._snapshot is not None:
-            self._newest = self._snapshot.count
+            self._newest, self._urgent = self._snapshot.count, False
         else:
             self._not_before = now + self._retry_seconds

@@ -61,6 +61,16 @@ class LogKeys:
         return f"{{{self.prefix}}}:claim".encode()
 
     @property
+    def foreign(self) -> bytes:
+        """A stream of the last entries that were found in the log and that no node wrote."""
+        return f"{{{self.prefix}}}:foreign".encode()
+
+    @property
+    def wanted(self) -> bytes:
+        """The newest snapshot, as a node says that cannot start from it."""
+        return f"{{{self.prefix}}}:wanted".encode()
+
+    @property
     def chunk(self) -> bytes:
         """What the names of all chunks begin with."""
         return f"{{{self.prefix}}}:chunk:".encode()
@@ -192,6 +202,8 @@ def _body(data: bytes, kind: bytes, what: str) -> bytes:
     if len(data) <= _HEAD.size:
         raise errors.CorruptData(f"the {what} is cut off")
     written_kind, checksum = _HEAD.unpack_from(data)
+    if written_kind != kind and written_kind[:3] == kind[:3]:
+        raise errors.UnsupportedVersion(f"a newer bloomery wrote the {what}: upgrade")
     if written_kind != kind:
         raise errors.CorruptData(f"the {what} is none, or of another version of bloomery")
     body = data[_HEAD.size :]

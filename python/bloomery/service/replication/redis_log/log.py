@@ -27,8 +27,19 @@ from bloomery.service.replication.redis_log.link import Command, LinkLost, LogLi
 from bloomery.service.replication.redis_log.scripts import LogScript
 
 LogAction: TypeAlias = (
-    m.Fetch | m.Append | m.PutBack | m.ReadManifest | m.SwapManifest | m.ClaimRestore | m.Restore
+    m.Fetch
+    | m.Append
+    | m.PutBack
+    | m.ReadManifest
+    | m.SwapManifest
+    | m.ClaimRestore
+    | m.Restore
+    | m.DropSnapshot
+    | m.CheckStore
+    | m.WantSnapshot
 )
+_WANTED_SECONDS = 600
+_NONE = b"none"  # a node that wants a snapshot found none
 _MOST_BYTES = 4 << 20  # in one answer, or put back at once; a single entry may be larger
 _UNMATCHED, _MATCHED, _APPENDED, _CUT_SHORT = range(4)  # what scripts reply first
 # What Redis answers when it does not write at all, whoever asks, and what is to be done about it.
@@ -39,6 +50,12 @@ _REMEDIES = {
     "NOREPLICAS": "has fewer replicas than its min-replicas-to-write: bring them back",
 }
 _UNWILLING = re.compile(rf"\b({'|'.join(_REMEDIES)})\b")
+
+
+_MISSING = (
+    "chunks of the newest snapshot are missing",
+    "the log lacks the entry that the newest snapshot ends with",
+)
 
 
 class _ErrorReply(Exception):
@@ -76,7 +93,10 @@ class RedisLog:
         self._limits = (most_entries, _MOST_BYTES)
         self._replica_ms = max(1, int(timeout * 500))
         keys = self._keys
-        self._names = (keys.log, keys.manifest, keys.last, keys.claim, keys.chunk)
+        self._names = (keys.log, keys.manifest, keys.last, keys.foreign, keys.claim, keys.chunk)
+        self._unreadable = (
+            b""  # what a damaged manifest has where the newest snapshot's id should be
+        )
         self.problem = ""  # what came last instead of an answer; nothing if the last was one
         self.unwilling = False  # was that because Redis answers, and writes nothing?
 
@@ -92,9 +112,9 @@ class RedisLog:
         await self._redis.aclose()
 
     async def perform(self, action: LogAction) -> m.Event:
-        """Do what the core wants of Redis; return its answer. CorruptData, or UnsupportedVersion:
-        the log has what is no entry, or one that this version does not know. Then this node must
-        stop: it must neither skip it nor go on."""
+        """Do what the core wants of Redis; return its answer. CorruptData: an entry of the log is
+        damaged, and may be one that was acknowledged: it must not be skipped.
+        UnsupportedVersion: this version does not know an entry, so this node must stop."""
         try:
             event = await self._perform(action)
         except LinkLost as problem:
@@ -121,7 +141,17 @@ class RedisLog:
             case m.ReadManifest():
                 command = (b"GETRANGE", self._keys.manifest, 0, MOST_MANIFEST)
                 data = await self._ask(self._reads, command)
-                return m.ManifestRead(action.ref, read_manifest(data) if data else None)
+                return m.ManifestRead(action.ref, self._read_manifest(data))
+            case m.DropSnapshot():
+                await self._run(self._writes, scripts.DROP, action.id.hex().encode())
+                return m.Done(action.ref, True)
+            case m.CheckStore():
+                return await self._check_store(action)
+            case m.WantSnapshot():
+                newest = action.newest.hex().encode() or _NONE
+                note = (b"SET", self._keys.wanted, newest, b"EX", _WANTED_SECONDS)
+                await self._ask(self._writes, note)
+                return m.Done(action.ref, True)
             case m.SwapManifest():
                 return m.Done(action.ref, await self._swap(action))
             case m.ClaimRestore():
@@ -197,12 +227,60 @@ class RedisLog:
                 end, batch, size = entry.mark, [], 0
         return True
 
+    def _read_manifest(self, data: bytes) -> m.Manifest | None:
+        """Return a manifest; None if there is none, or if it is damaged: a node that has the
+        filters replaces it."""
+        self._unreadable = b""
+        try:
+            return read_manifest(data) if data else None
+        except errors.UnsupportedVersion:
+            raise
+        except errors.CorruptData:
+            self._unreadable = data[9:41] if data[8:9] > b"\0" else b""
+            return None
+
+    async def _check_store(self, action: m.CheckStore) -> m.StoreChecked:
+        replies = await self._reads.ask(
+            (b"GETRANGE", self._keys.manifest, 0, MOST_MANIFEST),
+            (b"GETRANGE", self._keys.wanted, 0, 64),
+            (b"XREVRANGE", self._keys.foreign, b"+", b"-", b"COUNT", 1),
+            (b"INFO", b"memory"),
+        )
+        data, wanted, aside = map(self._checked, replies[:3])
+        # A user of Redis may lack the right to ask for this.
+        info = b"" if isinstance(replies[3], Exception) else bytes(replies[3])
+        policy = re.search(rb"^maxmemory_policy:(\S+)", info, re.MULTILINE)
+        return m.StoreChecked(
+            action.ref,
+            await self._missing(data, wanted),
+            "noeviction" if policy is None else policy[1].decode(),
+            aside[0][0].decode() if aside else "",
+        )
+
+    async def _missing(self, data: bytes, wanted: bytes) -> str:
+        """Return what a node that starts would miss; "" if nothing."""
+        manifest = self._read_manifest(data)
+        if manifest is None:
+            reply = await self._run(self._reads, scripts.FETCH, b"", b"", 1, 1)
+            entries = _fetched(0, None, reply).entries
+            if not entries or entries[0].entry.kind is Kind.GENESIS:
+                return "a node cannot start from the log alone" if wanted == _NONE else ""
+            what = "cannot be read" if data else "is missing"
+            return f"the list of snapshots {what}, and the log has been trimmed"
+        newest = manifest.snapshots[0]
+        place = (written(newest.last.position), tag(newest.mark))
+        id = newest.id.hex().encode()
+        found = await self._run(self._reads, scripts.CHECK, id, *place)
+        if found:
+            return _MISSING[found - 1]
+        return "a node cannot start from the newest snapshot" if wanted == id else ""
+
     async def _swap(self, action: m.SwapManifest) -> bool:
         newest = action.manifest.snapshots[0].mark
         done: int = await self._run(
             self._writes,
             scripts.SWAP,
-            (action.expected or b"").hex().encode(),
+            self._unreadable if action.expected is None else action.expected.hex().encode(),
             *_named(action.manifest),
             written(newest.position),
             tag(newest),
@@ -228,7 +306,7 @@ class RedisLog:
         """The arguments of FETCH and APPEND that say what this node has, and how much it takes."""
         return *_mark_arguments(after), *self._limits
 
-    async def _run(self, link: LogLink, script: LogScript, *arguments: bytes) -> Any:
+    async def _run(self, link: LogLink, script: LogScript, *arguments: bytes | int) -> Any:
         reply, _ = await self._script(link, script, arguments)
         return reply
 

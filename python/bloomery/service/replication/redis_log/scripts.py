@@ -1,8 +1,14 @@
 """The steps that Redis does, each as a whole: Lua, with the conditions of docs/decisions/0041.
 
-A mark is a position and a tag (the bytes 4 to 20 of the entry there). KEYS: log, manifest, last;
-then the claim to restore; for snapshots also what the names of chunks begin with. An error of a
-script means that nothing was done: Redis refuses the first thing that it writes, or nothing.
+A mark is a position and a tag (the bytes 4 to 20 of the entry there). KEYS: log, manifest, last,
+foreign; then the claim to restore; for snapshots also what the names of chunks begin with. An error
+of a script means that nothing was done: Redis refuses the first thing that it writes, or nothing.
+
+A stream without entries counts as no stream: XTRIM or XDEL leave one.
+
+An entry that no node can have written, by its fields, is moved to `foreign` where a script meets
+it. The stream's last number is set back too, so the log is as if it had never been there: it is in
+no node's history, and neither its number nor its time matters to later entries.
 
 `last` is only a shortcut: where it is not the mark that is asked for, the stream decides. It is
 written in the same step as the entry, and taken away before entries are put back, so it never names
@@ -20,20 +26,48 @@ class LogScript:
     """A script, and the name by which Redis knows it once it was there."""
 
     text: bytes
-    keys: int = 3
+    keys: int = 4
     sha: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", sha1(self.text).hexdigest().encode())
 
 
+# 49 bytes: the head of an entry (`core.entries`).
+_FOREIGN = b"""
+local log, foreign = KEYS[1], KEYS[4]
+
+local function tag_of(entry) return string.sub(entry, 5, 20) end
+
+local function is_foreign(one)
+  local fields = one[2]
+  return #fields ~= 2 or fields[1] ~= 'e' or #fields[2] < 49
+end
+
+local function set_aside(one)
+  local fields = string.sub(table.concat(one[2], ' '), 1, 4096)
+  redis.call('XADD', foreign, 'MAXLEN', 100, '*', 'position', one[1], 'fields', fields)
+  redis.call('XDEL', log, one[1])
+  local before = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+  if before then redis.pcall('XSETID', log, before[1]) else redis.call('DEL', log) end
+end
+
+local function final_entry()
+  while true do
+    local one = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+    if not one or not is_foreign(one) then return one end
+    set_aside(one)
+  end
+end
+"""
+
 # ARGV: position and tag of the mark (none: ''), most entries, most bytes.
 # Replies {kind, end, its tag, position, entry, …}: 0: the mark is not there, entries from its
 # position on; 1: it is, entries behind it.
-_READ = b"""
-local log, last, at, tag = KEYS[1], KEYS[3], ARGV[1], ARGV[2]
-
-local function tag_of(entry) return string.sub(entry, 5, 20) end
+_READ = (
+    _FOREIGN
+    + b"""
+local last, at, tag = KEYS[3], ARGV[1], ARGV[2]
 
 local function read()
   local most, room = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -43,7 +77,9 @@ local function read()
     local some = redis.call('XRANGE', log, from, '+', 'COUNT', take)
     for _, one in ipairs(some) do
       local id, entry = one[1], one[2][2]
-      if id == at and tag_of(entry) == tag then
+      if is_foreign(one) then
+        set_aside(one)
+      elseif id == at and tag_of(entry) == tag then
         reply[1] = 1
       else
         reply[#reply + 1] = id
@@ -67,17 +103,19 @@ local function with_end(reply, whole)
   elseif whole and reply[1] == 1 then
     reply[2], reply[3] = at, tag
   else
-    local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+    local final = final_entry()
     if final then reply[2], reply[3] = final[1], tag_of(final[2][2]) end
   end
   return reply
 end
 """
+)
 
 # What others wrote there without `last`, and be it garbage, is seen by all: nothing is skipped.
 _IS_LAST = b"""
 local function is_last()
   return redis.call('GET', KEYS[3]) == ARGV[1] .. ARGV[2]
+    and redis.call('XLEN', KEYS[1]) > 0
     and #redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 1) == 0
 end
 """
@@ -85,7 +123,7 @@ end
 FETCH = LogScript(
     _IS_LAST
     + b"""
-if is_last() and redis.call('EXISTS', KEYS[1]) == 1 then return {1, ARGV[1], ARGV[2]} end
+if is_last() then return {1, ARGV[1], ARGV[2]} end
 """
     + _READ
     + b"return with_end(read())"
@@ -97,36 +135,36 @@ APPEND = LogScript(
     _IS_LAST
     + b"""
 if is_last() then
-  local id = redis.call('XADD', KEYS[1], 'NOMKSTREAM', '*', 'e', ARGV[5])
-  if id then
-    redis.call('SET', KEYS[3], id .. string.sub(ARGV[5], 5, 20))
-    return {2, id}
-  end
+  local id = redis.call('XADD', KEYS[1], '*', 'e', ARGV[5])
+  redis.call('SET', KEYS[3], id .. string.sub(ARGV[5], 5, 20))
+  return {2, id}
 end
 """
     + _READ
     + b"""
 local reply, whole = read()
 if at == '' then
-  if redis.call('EXISTS', log, KEYS[2]) > 0 then return with_end(reply, whole) end
+  if redis.call('XLEN', log) > 0 or redis.call('EXISTS', KEYS[2]) == 1 then
+    return with_end(reply, whole)
+  end
 elseif reply[1] == 0 then
   return with_end(reply, whole)
 end
-if redis.call('EXISTS', KEYS[4]) == 1 then return with_end(reply, whole) end
+if redis.call('EXISTS', KEYS[5]) == 1 then return with_end(reply, whole) end
 local id = redis.call('XADD', log, '*', 'e', ARGV[5])
 redis.call('SET', last, id .. tag_of(ARGV[5]))
 reply[1], reply[2] = whole and 2 or 3, id
 return reply
 """,
-    keys=4,
+    keys=5,
 )
 
 # ARGV: position and tag of the mark that the stream must end with; then positions and entries.
 PUT_BACK = LogScript(
-    b"""
-local log, last = KEYS[1], KEYS[3]
-local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
-if not final or final[1] ~= ARGV[1] or string.sub(final[2][2], 5, 20) ~= ARGV[2] then return 0 end
+    _FOREIGN
+    + b"""
+local last, final = KEYS[3], final_entry()
+if not final or final[1] ~= ARGV[1] or tag_of(final[2][2]) ~= ARGV[2] then return 0 end
 redis.call('DEL', last)
 for n = 3, #ARGV, 2 do redis.call('XADD', log, ARGV[n], 'e', ARGV[n + 1]) end
 redis.call('SET', last, ARGV[#ARGV - 1] .. string.sub(ARGV[#ARGV], 5, 20))
@@ -135,13 +173,16 @@ return 1
 )
 
 # ARGV[1] and [2]: position and tag of the mark that the stream must end with ('': there is none).
-_ENDS = b"""
+_ENDS = (
+    _FOREIGN
+    + b"""
 local function ends()
-  local final = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-  if not final then return ARGV[1] == '' and redis.call('EXISTS', KEYS[1]) == 0 end
-  return final[1] == ARGV[1] and string.sub(final[2][2], 5, 20) == ARGV[2]
+  local final = final_entry()
+  if not final then return ARGV[1] == '' end
+  return final[1] == ARGV[1] and tag_of(final[2][2]) == ARGV[2]
 end
 """
+)
 
 # ARGV: the mark; the node, milliseconds, whether it is willing, whether any end will do ('1').
 # Without `last` each append looks for the claim. A claim that ends later than it can was made
@@ -150,7 +191,7 @@ CLAIM = LogScript(
     _ENDS
     + b"""
 if ARGV[6] ~= '1' and not ends() then return 0 end
-local claim, ms, time = KEYS[4], tonumber(ARGV[4]), redis.call('TIME')
+local claim, ms, time = KEYS[5], tonumber(ARGV[4]), redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local held = redis.call('HMGET', claim, 'node', 'until')
 local left = (tonumber(held[2] or '') or 0) - now
@@ -163,11 +204,11 @@ redis.call('PEXPIRE', claim, 2 * ms)
 redis.call('DEL', KEYS[3])
 return (ARGV[5] == '1' and free) and 1 or 0
 """,
-    keys=4,
+    keys=5,
 )
 
 _SNAPSHOTS = b"""
-local log, manifest, last, chunk = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
+local log, manifest, last, chunk = KEYS[1], KEYS[2], KEYS[3], KEYS[6]
 
 local function parts(id, first, count)
   local names = {}
@@ -225,7 +266,32 @@ drop(old, ARGV[3])
 if ARGV[6] ~= '' then redis.call('XTRIM', log, 'MINID', ARGV[6]) end
 return 1
 """,
-    keys=5,
+    keys=6,
+)
+
+# ARGV: the id of the newest snapshot as it was read, the position and tag of its last entry.
+# Replies 1: chunks are missing; 2: the log lacks that entry; 0: neither, or there is another
+# snapshot now.
+CHECK = LogScript(
+    _SNAPSHOTS
+    + b"""
+if named()[1] ~= ARGV[1] then return 0 end
+if not count_of(ARGV[1]) then return 1 end
+local found = redis.call('XRANGE', log, ARGV[2], ARGV[2])[1]
+if not found or string.sub(found[2][2], 5, 20) ~= ARGV[3] then return 2 end
+return 0
+""",
+    keys=6,
+)
+
+# ARGV: the id of a snapshot.
+DROP = LogScript(
+    _SNAPSHOTS
+    + b"""
+drop({ARGV[1]}, table.concat(named(), ' '))
+return 1
+""",
+    keys=6,
 )
 
 # ARGV: the mark; the manifest, the ids that it names; position and bytes of the first one's last
@@ -242,10 +308,10 @@ local old = named()
 redis.call('SET', manifest, ARGV[3])
 keep(id, count)
 drop(old, ARGV[4])
-redis.call('DEL', log, last, KEYS[4])
+redis.call('DEL', log, last, KEYS[5])
 redis.call('XADD', log, ARGV[5], 'e', ARGV[6])
 redis.call('SET', last, ARGV[5] .. string.sub(ARGV[6], 5, 20))
 return 1
 """,
-    keys=5,
+    keys=6,
 )

@@ -254,7 +254,7 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
 
     async def handler(client: ClientState, words: list[bytes]) -> int:
         options = _conditions(words[2:])
-        number, now = parse_integer(words[1]), client.context.engine.now
+        number, now = parse_integer(words[1]), client.context.engine.running
         at = number * unit + (int(now * 1000) if since_now else 0)
         if not -_MOST <= number * unit <= _MOST or at > _MOST:
             raise Failure(f"ERR invalid expire time in '{name.lower()}' command")
@@ -307,7 +307,7 @@ def _tell(name: str, unit: int, since_now: bool) -> None:
             return -1
         left = round(entry.expires_at * 1000)
         if since_now:
-            left = max(left - int(engine.now * 1000), 0)
+            left = max(left - int(engine.running * 1000), 0)
         return (left + unit // 2) // unit
 
     what = "seconds" if unit == 1000 else "milliseconds"

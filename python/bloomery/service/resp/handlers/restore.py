@@ -62,7 +62,9 @@ async def restore(client: ClientState, words: list[bytes]) -> str:
         raise _BAD_PAYLOAD from problem
     _require_small(checked.nbytes)
     del checked  # its memory is for the one that is kept
-    now = 0 if "ABSTTL" in options else int(client.context.engine.now * 1000)  # as EXPIRE and TTL
+    now = (
+        0 if "ABSTTL" in options else int(client.context.engine.running * 1000)
+    )  # as EXPIRE and TTL
     try:
         await commands.load(
             name,

@@ -4,7 +4,7 @@ import pytest
 
 from bloomery import errors
 from bloomery.service.replication.core.entries import NO_LEASE, Kind, LogEntry, Position
-from bloomery.service.replication.core.ledger import Ledger, Verdict
+from bloomery.service.replication.core.ledger import MAX_STEP_MS, Ledger, Verdict
 
 A, B = b"a" * 8, b"b" * 8
 
@@ -19,8 +19,9 @@ def admit(
     version: int = 1,
     needs: int = 1,
 ) -> Verdict:
-    """Take in an entry at a time."""
-    entry = LogEntry(node, ms, op, kind, b"", fence, version, needs)
+    """Take in an entry at a time; a CLOCK lets time come to then."""
+    payload = ms.to_bytes(8, "little") if kind is Kind.CLOCK else b""
+    entry = LogEntry(node, ms, op, kind, payload, fence, version, needs)
     return ledger.admit(Position(ms, 0), entry)
 
 
@@ -63,6 +64,23 @@ def test_members_are_forgotten() -> None:
     admit(ledger, 90, B, 1, Kind.CLAIM)
     admit(ledger, 150, B, 2, Kind.CLOCK, Position(90, 0))
     assert list(ledger.members) == [B]
+
+
+def test_the_time_of_entries() -> None:
+    """It is that of the last CLOCK and what passed since then at Redis, whose clock may jump."""
+    ledger = Ledger()
+    admit(ledger, 10_000, A, 1, Kind.CLAIM)
+    admit(ledger, 10_500, A, 2)
+    assert ledger.latest_ms == 10_500
+    admit(ledger, 9_000_000, A, 3)  # two hours and a half ahead
+    assert ledger.latest_ms == 10_000 + MAX_STEP_MS
+    clock = LogEntry(A, 9, 4, Kind.CLOCK, (11_000).to_bytes(8, "little"), Position(10_000, 0))
+    assert ledger.admit(Position(9_000_500, 0), clock) is Verdict.APPLY
+    assert (ledger.now_ms, ledger.latest_ms) == (11_000, 12_000)  # it never goes back
+    admit(ledger, 9_001_800, A, 5)
+    assert ledger.latest_ms == 12_300
+    admit(ledger, 10_000, A, 6)  # it was corrected
+    assert ledger.latest_ms == 12_300
 
 
 def test_bytes_and_back() -> None:

@@ -400,3 +400,34 @@ def test_a_refused_genesis_waits_again() -> None:
     assert core.step(m.Fetched(append.ref, (), None), 1.1) == []
     assert look(1.3) == look(2.0) == []
     assert only(look(2.2), m.Append).entry.kind is Kind.GENESIS
+
+
+def test_lost_connections_do_not_hold_up_writes() -> None:
+    """Connections end every tenth of a second, and Redis answers between: a write is sent after the
+    moment in which entries would be put back, and not once more of it for each failure."""
+    core, last = begun(clock=100.0, settle=0.22, retry=0.01, write_timeout=5.0)
+    last = settle(core, last, 0.5)
+    core.step(m.Write(1, b"A f 7"), 0.6)
+    sent = []
+    for tenth in range(7, 20):
+        now = tenth / 10
+        for kind in (m.Append, m.Fetch):
+            for asked in core.outstanding(kind):
+                core.step(m.Failed(asked.ref), now)  # type: ignore[attr-defined]
+        core.step(m.Tick(), now + 0.05)
+        for fetch in core.outstanding(m.Fetch):
+            core.step(m.Fetched(fetch.ref, (last,), last.mark), now + 0.06)
+        core.step(m.Tick(), now + 0.07)
+        sent += [now for _ in core.outstanding(m.Append)]
+    assert len(sent) >= 3, sent
+
+
+def test_a_copy_that_was_saved_in_vain_is_deleted() -> None:
+    """Redis has lost everything, and another node was first to restore it."""
+    core, _ = begun(clock=100.0, retry=0.1)
+    for append in core.outstanding(m.Append):
+        core.step(m.Failed(append.ref), 0.5)
+    save = only(claim(core, find_nothing(core, 1.0), 1.0), m.SaveSnapshot)
+    restore = only(core.step(m.Done(save.ref, True), 1.1), m.Restore)
+    dropped = only(core.step(m.Done(restore.ref, False), 1.2), m.DropSnapshot)
+    assert dropped.id == save.snapshot.id
