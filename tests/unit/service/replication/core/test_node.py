@@ -402,7 +402,7 @@ def test_a_log_that_no_node_can_load_waits_for_a_snapshot() -> None:
 
 
 def test_what_a_node_without_memory_had_is_put_back() -> None:
-    """Its copy is void, and Redis loses an entry meanwhile: the node appends it to what it loads."""
+    """Its copy is void, and Redis loses an entry: the node appends it to the log that it loads."""
     core, last = begun(clock=100.0)
     first = core.history._recent[0]
     last = settle(core, last, 0.5)
