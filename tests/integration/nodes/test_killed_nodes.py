@@ -29,9 +29,10 @@ def test_a_node_is_killed_under_load(start_fleet: StartFleet, redis_server: Redi
         run.flows(60)
         failed = len(checker.failures)
         assert failed <= 2 * max(clients), checker.failures  # each may have had two tries
+        keys = checker.keys("seen")
         fleet.nodes[doomed].start()
         balancer.wait_for("UP", "UP", "UP")
-        assert fleet.answers("seen", checker.keys("seen"))[doomed] == 0
+        assert fleet.answers("seen", keys)[doomed] == 0
         run.flows(30)
         assert len(checker.failures) == failed
     assert wait_until(lambda: fleet.answers("seen", checker.keys("seen")) == [0, 0, 0])

@@ -386,6 +386,39 @@ def test_lost_writes_of_a_dead_node_are_added() -> None:
     assert not core.writes.rescued
 
 
+def test_a_log_that_no_node_can_load_waits_for_a_snapshot() -> None:
+    """The stream was trimmed, and there is no snapshot: a node that has all of it is asked for one,
+    and an operator only if none comes."""
+    core, last = begun(clock=100.0, load_pause=5.0)
+    last = settle(core, last, 0.5)
+    written(core, last, 1)
+    stream = other_log(b"A x 1", b"A x 2")[1:]
+    actions = find(core, stream, 1.0)
+    assert only(actions, m.WantSnapshot).newest == b""
+    assert not core.dilemma
+    actions = find(core, stream, 7.0)
+    assert "no complete snapshot" in only(actions, m.Differ).reason
+    assert core.dilemma
+
+
+def test_what_a_node_without_memory_had_is_put_back() -> None:
+    """Its copy is void, and Redis loses an entry: the node appends it to the log that it loads."""
+    core, last = begun(clock=100.0)
+    first = core.history._recent[0]
+    last = settle(core, last, 0.5)
+    dead = Placed(Position(20, 0), LogEntry(OTHER, 1, 1, Kind.WRITE, b"A f 7"))
+    core._take((last, dead))
+    core._give_up("for a filter")
+    core.step(m.Tick(), 1.0)
+    [manifest] = core.outstanding(m.ReadManifest) or [
+        only(core.step(m.Tick(), 2.0), m.ReadManifest)
+    ]
+    fetch = only(core.step(m.ManifestRead(manifest.ref, None), 2.1), m.Fetch)
+    core.step(m.Fetched(fetch.ref, (first, last), last.mark), 2.2)
+    appends = core.outstanding(m.Append) or [only(core.step(m.Tick(), 5.0), m.Append)]
+    assert (appends[0].entry.node, appends[0].entry.payload) == (OTHER, b"A f 7")
+
+
 def test_a_refused_genesis_waits_again() -> None:
     """A node with data restores the log: another one begins none, and counts from that moment."""
     core = ReplicationCore(ME, ModelReplica, Options(bootstrap=1.0))
