@@ -102,7 +102,7 @@ class Store:
             self._do([("add", Placed(position, FOREIGN))])
 
     def lose(self, what: str, value: Any) -> None:
-        """Lose chunks of a snapshot (`drop`), the manifest, or some of the stream (`trim`)."""
+        """Lose chunks of a snapshot (`drop`), the manifest, a claim, or entries (`trim`)."""
         self._do([(what, value)])
 
     # Scripts.

@@ -139,7 +139,7 @@ class Both:
             self.server.run("DEL", f"{{{PREFIX}}}:last")  # a shortcut only
         elif chance < 0.16:
             self.server.run("DEL", f"{{{PREFIX}}}:claim")  # its time is over
-            self.model.claim = None
+            self.model.lose("claim", None)
         else:
             action = self.action()
             self.compare(action, await self.log.perform(action))

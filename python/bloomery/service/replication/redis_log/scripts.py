@@ -160,6 +160,7 @@ return reply
 )
 
 # ARGV: position and tag of the mark that the stream must end with; then positions and entries.
+# With a claim there is no `last`, so that each append looks for the claim.
 PUT_BACK = LogScript(
     _FOREIGN
     + b"""
@@ -167,9 +168,12 @@ local last, final = KEYS[3], final_entry()
 if not final or final[1] ~= ARGV[1] or tag_of(final[2][2]) ~= ARGV[2] then return 0 end
 redis.call('DEL', last)
 for n = 3, #ARGV, 2 do redis.call('XADD', log, ARGV[n], 'e', ARGV[n + 1]) end
-redis.call('SET', last, ARGV[#ARGV - 1] .. string.sub(ARGV[#ARGV], 5, 20))
+if redis.call('EXISTS', KEYS[5]) == 0 then
+  redis.call('SET', last, ARGV[#ARGV - 1] .. string.sub(ARGV[#ARGV], 5, 20))
+end
 return 1
-"""
+""",
+    keys=5,
 )
 
 # ARGV[1] and [2]: position and tag of the mark that the stream must end with ('': there is none).
