@@ -477,7 +477,10 @@ def test_what_a_node_would_miss_is_told(redis_server: RedisServer) -> None:
             assert isinstance(found, m.StoreChecked)
             assert (found.policy, bool(found.aside)) == ("allkeys-lru", True)
 
-    run(body())
+    try:
+        run(body())
+    finally:
+        redis_server.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
 
 def test_keys_of_another_type(redis_server: RedisServer) -> None:
