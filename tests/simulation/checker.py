@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from bloomery.service.replication.core.entries import Kind, Placed, Position
 from simulation.model import ModelReplica, parsed
+from simulation.numbered import operation
+from simulation.numbered_checker import NumberedChecker
 from simulation.store import Store
 
 Key = tuple[str, int]
@@ -47,12 +49,16 @@ class Checker:
         self.lost_adds: dict[Key, set[tuple[bytes, int]]] = defaultdict(set)
         self.crashed: set[bytes] = set()
         self.given_up: set[Key] = set()  # by an operator
+        self.numbered = NumberedChecker(Violation)
 
     # What clients do.
 
     def wrote(self, record: WriteRecord) -> None:
         """A client sends a write."""
         self.writes.append(record)
+        one = operation(record.payload)
+        if one is not None:
+            self.numbered.wrote(record, one)
         for op, name, _ in parsed(record.payload):
             if op in "CE":
                 self.takers[name].append(record)
@@ -69,6 +75,9 @@ class Checker:
         if record.end != math.inf:
             raise Violation("a write was answered twice")
         record.end, record.result = now, result
+        one = operation(record.payload)
+        if one is not None and result is not None:
+            self.numbered.told(record, one, strayed)
         if result is not None:
             for op, name, keys in parsed(record.payload):
                 if op == "A":

@@ -49,6 +49,7 @@ class Faults:
     foreign: float = 0.0  # another program adds entries to the stream
     lose: float = 0.0  # of chunks, the manifest, or a part of the stream
     huge: float = 0.0  # the share of requests that make what one node has no memory for
+    numbered: float = 0.0  # the share of requests that are about filters with numbers
 
 
 # What may go wrong, by what it is about; the last one also needs `SOON_FORGOTTEN`.
@@ -71,6 +72,10 @@ OFTEN_FOREIGN = Faults(foreign=4.0, failover=0.8, crash=0.3)
 OFTEN_INCOMPLETE = Faults(0, pause=1.0, cut=0.3, failover=0, empty=0, damage=0, lose=2.0)
 OFTEN_HOURS = Faults(hours=3.0)
 OFTEN_HUGE = Faults(huge=0.03)
+# Filters with numbers: renamed, copied, dropped, restored, merged.
+NUMBERED = Faults(numbered=0.8, failover=0, empty=0, late=0.05)
+NUMBERED_LOST = replace(OFTEN_LOST, numbered=0.8)
+NUMBERED_REWOUND = replace(OFTEN_REWOUND, numbered=0.8)
 # Nodes know what they acknowledged for so short a time that they cannot repeat all of it.
 # Nobody waits for others to put entries back: nodes have to load again more often.
 UNSETTLED = replace(OPTIONS, settle=0.0, snapshot_entries=6)

@@ -2,7 +2,8 @@
 
 A payload is operations with `;` between them: `A name key key…` adds, `C name` clears, `E name ms`
 lets a filter be cleared after so long, `D node` is a decision of a lease holder, `H name` makes a
-filter that takes much memory and drops it.
+filter that takes much memory and drops it. Operations on filters with numbers are in `numbered`; a
+payload has one of those, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,18 +12,25 @@ import json
 from functools import lru_cache
 
 from bloomery import errors
+from simulation.numbered import NumberedFilters, operation
 
 
 class ModelReplica:
-    """Exact sets by name, with TTLs."""
+    """Exact sets by name, with TTLs, and filters with numbers."""
+
+    make_numbered: type[NumberedFilters] = NumberedFilters
 
     def __init__(self) -> None:
         self.filters: dict[str, set[int]] = {}
         self.expires: dict[str, int] = {}
         self.decisions: list[str] = []
+        self.numbered = self.make_numbered()
 
     def apply(self, payload: bytes, at_ms: int) -> tuple[bool, ...]:
         """Do operations; for each added key, whether it was new."""
+        one = operation(payload)
+        if one is not None:
+            return self.numbered.apply(one)
         new: list[bool] = []
         for op, name, arguments in parsed(payload):
             if op == "A":
@@ -50,6 +58,9 @@ class ModelReplica:
 
     def unchanged(self, payload: bytes) -> tuple[bool, ...] | None:
         """Return the reply if nothing would change."""
+        one = operation(payload)
+        if one is not None:
+            return self.numbered.unchanged(one)
         count = 0
         for op, name, keys in parsed(payload):
             if op != "A" or not self.filters.get(name, set()).issuperset(keys):
@@ -59,6 +70,9 @@ class ModelReplica:
 
     def additions(self, payload: bytes) -> bytes | None:
         """Return the operations that add."""
+        one = operation(payload)
+        if one is not None:
+            return self.numbered.addition(one)
         return b";".join(one for one in payload.split(b";") if one.startswith(b"A")) or None
 
     def pass_time(self, now_ms: int) -> None:
@@ -71,13 +85,15 @@ class ModelReplica:
     def dump(self) -> bytes:
         """Return all of it as bytes, the same for equal ones."""
         filters = {name: sorted(keys) for name, keys in sorted(self.filters.items())}
-        return json.dumps([filters, sorted(self.expires.items()), self.decisions]).encode()
+        parts = [filters, sorted(self.expires.items()), self.decisions, self.numbered.dump()]
+        return json.dumps(parts).encode()
 
     @classmethod
     def load(cls, data: bytes) -> ModelReplica:
         """Return what was dumped."""
         replica = cls()
-        filters, expires, replica.decisions = json.loads(data)
+        filters, expires, replica.decisions, numbered = json.loads(data)
+        replica.numbered.load(numbered)
         replica.filters = {name: set(keys) for name, keys in filters.items()}
         replica.expires = dict(expires)
         return replica
@@ -92,8 +108,11 @@ class SmallReplica(ModelReplica):
 
 @lru_cache(10_000)
 def parsed(payload: bytes) -> list[tuple[str, str, list[int]]]:
-    """Return the operations of a payload: what, to which filter, with which numbers."""
-    found = []
+    """Return the operations of a payload on filters without numbers: what, to which filter, with
+    which numbers."""
+    found: list[tuple[str, str, list[int]]] = []
+    if operation(payload) is not None:
+        return found
     for one in payload.decode().split(";"):
         op, name, *numbers = one.split()
         found.append((op, name, [int(number) for number in numbers]))

@@ -20,6 +20,8 @@ from simulation.checker import Violation
 from simulation.faults import (
     CHECKED,
     HASTY,
+    NUMBERED,
+    NUMBERED_LOST,
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
@@ -40,6 +42,7 @@ from simulation.faults import (
     Faults,
 )
 from simulation.model import ModelReplica
+from simulation.numbered import NumberedFilter, NumberedFilters, Operation, Reply, operation
 from simulation.store import Store
 from simulation.world import World
 
@@ -319,13 +322,121 @@ STORES = [
 ]
 
 
-# The first seed of a break that shows in one of a thousand histories.
-LATE: dict[Any, int] = {RepeatsWhatTakesAway: 2000}
+# Filters with numbers.
+
+
+class AddressesByName(NumberedFilters):
+    """Does an operation to any filter that has its name by then."""
+
+    def find(self, name: str, number: int) -> NumberedFilter | None:
+        return self.names.get(name)
+
+
+class RenamesWhatReplacedIt(NumberedFilters):
+    """Applies a rename although another filter has its name."""
+
+    def apply(self, one: Operation) -> Reply:
+        if one.op == "r" and one.name in self.names:
+            one = one._replace(number=self.names[one.name].number)
+        return super().apply(one)
+
+
+class RenamesOverAFilter(NumberedFilters):
+    """Lets a rename replace a filter that it may not replace."""
+
+    def apply(self, one: Operation) -> Reply:
+        return super().apply(one._replace(replace=True) if one.op == "r" else one)
+
+
+class RepeatsARename(NumberedFilters):
+    """Repeats a lost rename as it was, and takes away what others added since."""
+
+    def addition(self, one: Operation) -> bytes | None:
+        return one.payload if one.op == "r" else super().addition(one)
+
+
+class RepeatsAReplacement(NumberedFilters):
+    """Repeats a lost restore or copy so that it replaces what others created since."""
+
+    def addition(self, one: Operation) -> bytes | None:
+        added = super().addition(one)
+        return one.payload if added is not None and one.op in "kl" else added
+
+
+class CopiesNothing(NumberedFilters):
+    """Makes a copy without keys."""
+
+    def apply(self, one: Operation) -> Reply:
+        reply = super().apply(one)
+        if one.op == "k" and reply:
+            self.names[one.to].keys.clear()
+        return reply
+
+
+class MergesTheOtherWay(NumberedFilters):
+    """Merges the target into the source."""
+
+    def apply(self, one: Operation) -> Reply:
+        if one.op == "m":
+            one = one._replace(name=one.to, number=one.new, to=one.name, new=one.number)
+        return super().apply(one)
+
+
+class RestoresInTwoSteps(ReplicationCore):
+    """Restores a filter as two operations: an empty one replaces it first."""
+
+    def _write(self, event: m.Write) -> None:
+        one = operation(event.payload)
+        if one is not None and one.op == "l":
+            self._queue(Kind.WRITE, one._replace(keys=()).payload)
+        super()._write(event)
+
+
+class CopiesWhatItHas(ReplicationCore):
+    """Copies the keys that its own copy of the filter has, before the log has reached the copy."""
+
+    def _write(self, event: m.Write) -> None:
+        one = operation(event.payload)
+        replica = self.replica
+        assert isinstance(replica, ModelReplica)
+        if one is not None and one.op == "k":
+            filter = replica.numbered.find(one.name, one.number)
+            if filter is not None and (one.replace or one.to not in replica.numbered.names):
+                keys = tuple(sorted(filter.keys))
+                event = replace(event, payload=Operation("l", one.to, one.new, keys=keys).payload)
+        super()._write(event)
+
+
+NUMBERED_OFTEN_LOST = replace(NUMBERED_LOST, failover=3.0, stall=3.0, crash=0.0, numbered=0.95)
+NUMBERED_MODELS = [
+    (AddressesByName, NUMBERED, OPTIONS),
+    (RenamesWhatReplacedIt, NUMBERED, OPTIONS),
+    (RenamesOverAFilter, NUMBERED, OPTIONS),
+    (RepeatsARename, NUMBERED_OFTEN_LOST, UNSETTLED),
+    (RepeatsAReplacement, NUMBERED_LOST, UNSETTLED),
+    (CopiesNothing, NUMBERED, OPTIONS),
+    (MergesTheOtherWay, NUMBERED, OPTIONS),
+]
+CORES += [
+    (AcknowledgesBeforeItIsApplied, NUMBERED, OPTIONS),
+    (AppliesRetriesTwice, NUMBERED, OPTIONS),
+    (RestoresInTwoSteps, NUMBERED, OPTIONS),
+    (CopiesWhatItHas, NUMBERED, OPTIONS),
+]
+
+
+# Where to start with a break that shows in one of a thousand histories, or shows best later.
+LATE: dict[Any, int] = {
+    RepeatsWhatTakesAway: 2000,
+    RepeatsAReplacement: 2200,
+    RestoresInTwoSteps: 80,  # a strong read sees the empty filter
+}
 
 
 def first_violation(**parts: Any) -> tuple[int, Violation]:
     """Return the first seed whose history breaks a promise, and which."""
-    start = LATE.get(parts.get("core"), 0)
+    replica = parts.get("replica", ModelReplica)
+    start = LATE.get(parts.get("core"), 0) or LATE.get(replica.make_numbered, 0)
     for seed in range(start, start + MOST):
         world = World(seed, **parts)
         try:
@@ -355,6 +466,20 @@ def test_broken_core_is_seen(core: type[ReplicationCore], faults: Faults, option
 def test_broken_script_is_seen(store: type[Store], faults: Faults, options: Options) -> None:
     """A script of Redis with one condition left out breaks a promise."""
     print(*first_violation(store=store, faults=faults, options=options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("filters", "faults", "options"),
+    NUMBERED_MODELS,
+    ids=[filters.__name__ for filters, *_ in NUMBERED_MODELS],
+)
+def test_broken_operation_is_seen(
+    filters: type[NumberedFilters], faults: Faults, options: Options
+) -> None:
+    """An operation on filters with numbers that does not check what it needs breaks a promise."""
+    replica = type("BrokenReplica", (ModelReplica,), {"make_numbered": filters})
+    print(*first_violation(replica=replica, faults=faults, options=options))
 
 
 @pytest.mark.slow

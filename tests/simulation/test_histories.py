@@ -12,6 +12,9 @@ from simulation.checker import Violation
 from simulation.faults import (
     CHECKED,
     HASTY,
+    NUMBERED,
+    NUMBERED_LOST,
+    NUMBERED_REWOUND,
     OFTEN_CLEARED,
     OFTEN_CUT,
     OFTEN_DAMAGED,
@@ -53,6 +56,9 @@ MIXES = {
     "incomplete": (OFTEN_INCOMPLETE, CHECKED),
     "hours": (OFTEN_HOURS, OPTIONS),
     "huge": (OFTEN_HUGE, replace(CHECKED, snapshot_entries=10_000)),
+    "numbered": (NUMBERED, OPTIONS),
+    "numbered lost": (NUMBERED_LOST, UNSETTLED),
+    "numbered rewound": (NUMBERED_REWOUND, SHORT_OF_HISTORY),
 }
 
 

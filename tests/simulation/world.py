@@ -27,11 +27,14 @@ from bloomery.service.replication.core.node import Options, ReplicationCore
 from simulation.checker import Checker, Violation, WriteRecord, held
 from simulation.faults import OPTIONS, Faults
 from simulation.model import ModelReplica, SmallReplica, parsed
+from simulation.numbered import Operation
+from simulation.numbered_checker import NumberedChecker
 from simulation.store import FOREIGN, Store
 
 TIMEOUT = 0.4  # seconds that a node waits for Redis
 TICK = 0.1
 START_MS = 100_000_000
+NUMBERED_NAMES = ("x", "y", "z")
 
 
 class SimulatedNode:
@@ -145,7 +148,7 @@ class SimulatedNode:
             case m.Answer():
                 key, asked = self.reads.pop(action.request)
                 if not self.has(key) and (self.core.options.confirm or self.strayed < asked):
-                    world.checker.denied(key, asked, asked, world.now, "strong")
+                    world.judge(key).denied(key, asked, asked, world.now, "strong")
             case m.SetReady() | m.Differ() | m.Stuck():
                 pass
             case m.Stop():
@@ -157,6 +160,9 @@ class SimulatedNode:
         """Ask the copy."""
         replica = self.core.replica
         assert isinstance(replica, ModelReplica)
+        if key[0] in NUMBERED_NAMES:
+            filter = replica.numbered.names.get(key[0])
+            return filter is not None and key[1] in filter.keys
         return key[1] in replica.filters.get(key[0], ())
 
     # Clients.
@@ -178,7 +184,7 @@ class SimulatedNode:
         if core.may_answer(self.clock()) and not self.has(key):
             horizon = world.now - core.options.max_lag / self.rate
             if self.strayed < horizon:
-                world.checker.denied(key, world.now, horizon, world.now, "local")
+                world.judge(key).denied(key, world.now, horizon, world.now, "local")
 
 
 class World:
@@ -192,6 +198,7 @@ class World:
         faults: Faults | None = None,
         options: Options = OPTIONS,
         seconds: float = 3.0,
+        replica: type[ModelReplica] = ModelReplica,
     ) -> None:
         self.random = Random(seed)
         self.now = 0.0
@@ -206,7 +213,7 @@ class World:
         self.decisions = 0  # of an operator
         self.keepers: set[bytes] = set()  # nodes whose copies an operator keeps
         self.healed = False  # and the nodes agree
-        self._core, self._store = core, store
+        self._core, self._store, self._model = core, store, replica
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._events = 0
         self._requests = 0
@@ -232,7 +239,11 @@ class World:
         return core
 
     def _replica(self, node: SimulatedNode) -> type[ModelReplica]:
-        return SmallReplica if self.faults.huge and node.number == 1 else ModelReplica
+        return SmallReplica if self.faults.huge and node.number == 1 else self._model
+
+    def judge(self, key: tuple[str, int]) -> Checker | NumberedChecker:
+        """Return what judges answers about a key."""
+        return self.checker.numbered if key[0] in NUMBERED_NAMES else self.checker
 
     def make_store(self, journal: list[Any]) -> Store:
         """Return a store of a journal."""
@@ -283,6 +294,7 @@ class World:
         replica = self.nodes[0].core.replica
         assert isinstance(replica, ModelReplica)
         self.checker.check_kept(replica)
+        self.checker.numbered.check_kept(replica.numbered, self.now)
         if not self.faults.lose:  # else the stream has lost some of them
             self.checker.check_decisions(self.primary, replica)
 
@@ -397,6 +409,7 @@ class World:
                     decided = id in self.keepers
                     self.checker.restored_over(before, held(store), decided)
                     self.checker.restored(store, self.now)
+                    self.checker.numbered.lost(self.now)
             case m.CheckStore():
                 event = store.check(action.ref)
             case m.DropSnapshot():
@@ -484,6 +497,9 @@ class World:
         if not node.alive or self.now < node.paused_until:
             return
         self._requests += 1
+        if self.faults.numbered and random.random() < self.faults.numbered:
+            self._use_numbered(node)
+            return
         name = random.choice(["a", "a", "b"])
         keys = [random.randrange(self.keys) for _ in range(random.choice([1, 1, 3]))]
         what = random.random()
@@ -501,6 +517,36 @@ class World:
             node.write(self._requests, b"E b 500")
         if node.core.holds_lease and random.random() < 0.1:
             node.core_event(m.Decide(f"D {node.id.hex()}".encode()))
+
+    def _use_numbered(self, node: SimulatedNode) -> None:
+        """Do something with a filter that has a number, which the client's node looks up."""
+        random, replica, request = self.random, node.core.replica, self._requests
+        assert isinstance(replica, ModelReplica)
+        filters = replica.numbered.names
+        name, to = random.sample(NUMBERED_NAMES, 2)
+        keys = tuple({random.randrange(self.keys) for _ in range(random.choice([1, 1, 3]))})
+        op = random.choice("ssssssssttttaaaaaaaaaanrrkkkmdcll")
+        if op == "s":
+            node.read_strong(request, (name, keys[0]))
+            return
+        if op == "t":
+            node.read_local((name, keys[0]))
+            return
+        if op == "l":  # a saved filter that has most keys of the one that it replaces
+            held = filters[name].keys if name in filters else set()
+            one = Operation("l", name, request, keys=tuple(sorted(held | set(keys))))
+        elif op == "n" or name not in filters:
+            one = Operation("n", name, request)
+        elif op == "a":
+            one = Operation("a", name, filters[name].number, keys=keys)
+        elif op == "m" and to in filters:
+            one = Operation("m", name, filters[name].number, to, filters[to].number)
+        elif op in "rk":
+            replaces, new = random.random() < 0.3, request if op == "k" else 0
+            one = Operation(op, name, filters[name].number, to, new, replaces)
+        else:
+            one = Operation(random.choice("cd"), name, filters[name].number)
+        node.write(request, one.payload)
 
     # Faults.
 
@@ -596,6 +642,7 @@ class World:
             last = store.stream[-1].position
             store.lose("trim", random.choice([last, Position(last.ms, last.seq + 1)]))
         self.checker.replaced(before, store, failover=False)
+        self.checker.numbered.lost(self.now)
 
     def _failover(self) -> None:
         old = self.primary
@@ -662,6 +709,8 @@ class World:
         old = self.primary
         self.primary = self.make_store(journal)
         self.checker.replaced(old, self.primary, failover)
+        if not (failover and self.confirm):
+            self.checker.numbered.lost(self.now)
         # Who still talks to the old one is answered for a while: it does not know yet either.
         split = failover and self.random.random() < self.faults.split
         for node in self.nodes:

@@ -16,6 +16,7 @@ from bloomery.service.engine import Engine
 
 _ADDS = (Op.ADD, Op.ADD_NEW, Op.ADD_IN_PLACE, Op.ADD_NEW_IN_PLACE)
 _REPEATED = (*_ADDS, Op.MERGE, Op.ADJUST, Op.FORGET, Op.CHUNK, Op.EXPIRE)
+_KEEPING = {"replace": False}
 
 
 class Results(NamedTuple):
@@ -82,9 +83,17 @@ class FilterReplica:
 
     def _addition(self, number: int, op: int, data: bytes) -> Record | None:
         """Return the record to repeat after a loss, or None. A filter keeps its number when it is
-        renamed, so the record gets the name that the filter has now."""
+        renamed, so the record gets the name that the filter has now. It replaces no filter: another
+        node may create one before the record is in the log."""
         names, filters = self._engine.state.names, self._engine.state.filters
         name, body = operations.split(data)
+        if op == Op.COPY:
+            data = operations.named(name, operations.fields(**read_fields(body) | _KEEPING))
+        elif op == Op.CHUNK:
+            position, given, part = operations.read_chunk(body)
+            if position == 1:
+                body = operations.chunk(position, part, **given | _KEEPING)
+                data = operations.named(name, body)
         if op in (Op.CREATE, Op.COPY):
             return (number, op, data) if name not in names else None
         if op == Op.RENAME:

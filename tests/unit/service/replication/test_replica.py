@@ -264,6 +264,26 @@ def test_a_lost_rename_with_other_changes_is_repeated_with_them() -> None:
     assert (old.settings["warn_at"], old.expires_at) == (0.25, 9e9)
 
 
+def test_a_repeated_operation_replaces_no_filter() -> None:
+    """The name was free when a node looked, and another node created a filter before the log had
+    the lost copy or restore again: the keys of that filter stay."""
+    copy = Copy()
+    copy.create(OLD, "source")
+    saved = BloomFilter(1000, seed=7).to_bytes()
+    of = operations.fields(source=OLD, of="source", replace=True)
+    part = operations.chunk(1, saved, format="bloomery", settings={}, replace=True)
+    lost = [
+        copy.record(Op.COPY, COPY, of, name="seen"),
+        copy.record(Op.CHUNK, COPY, part, name="seen"),
+    ]
+    repeated = copy.additions(*lost)
+    assert len(repeated) == len(lost)
+    copy.create(NEW, "seen")
+    copy.add(NEW, "key")
+    assert [type(result) for result in copy.apply(*repeated)] == [errors.FilterExists] * 2
+    assert copy.has(b"seen", "key") == [True]
+
+
 def test_operations_that_take_something_away_are_not_repeated() -> None:
     """A name that is in use is not created again, and nothing is dropped, cleared or expired."""
     copy = Copy()
