@@ -14,7 +14,7 @@ import sys
 
 from benchmarks.service.wire import packed_many
 
-PIPELINE = 32
+PIPELINE = 64
 VARIANTS = 64  # blocks of requests, with different keys
 
 

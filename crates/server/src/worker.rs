@@ -23,7 +23,7 @@ const LOCKED: Duration = Duration::from_millis(5);
 /// Between two looks for clients that are too slow.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How long a busy worker polls before it sleeps.
-const SPIN: Duration = Duration::from_micros(20);
+const SPIN: Duration = Duration::from_micros(10);
 /// Events that are taken at once.
 const MAX_EVENTS: usize = 1024;
 
@@ -103,7 +103,7 @@ impl Worker {
                 return;
             }
             self.is_spinning = started.elapsed() < SPIN;
-            std::thread::yield_now();
+            std::hint::spin_loop(); // a yield gives the core to a snapshot for milliseconds
         }
         let started = Instant::now();
         self.poll_once(events, timeout);
