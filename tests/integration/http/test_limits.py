@@ -2,6 +2,7 @@
 
 import json
 import resource
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -324,6 +325,9 @@ def test_many_large_bodies_at_once(limit: Limit) -> None:
         raws = [ends.enter_context(Raw(server.http_port)) for _ in range(150)]
         for raw in raws:
             raw.send(half)
+        # The first to be complete would make room for those that the server has not read yet.
+        sockets = [raw.socket for raw in raws]
+        assert wait_until(lambda: len(select.select(sockets, [], [], 0)[0]) >= 135)
         statuses = []
         for raw in raws:
             try:

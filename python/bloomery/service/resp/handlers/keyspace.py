@@ -261,6 +261,8 @@ def _expire(name: str, unit: int, since_now: bool) -> None:
         entry = client.context.engine.find(words[0])
         if entry is None or not _allowed(entry.expires_at, at / 1000, options):
             return 0
+        if at <= now * 1000:
+            at = 1  # over at once on a node too, where the time of the log may be a moment behind
         await client.context.commands.expire(words[0], at / 1000, check=True)
         return 1
 
