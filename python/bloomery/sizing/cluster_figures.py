@@ -14,22 +14,22 @@ from dataclasses import dataclass, fields
 class Figures:
     """Times are of a processor, in microseconds; `request`: of each, `key`: of each key in it."""
 
-    request_us: float = 9.59
-    key_us: float = 0.0771
+    request_us: float = 7.72
+    key_us: float = 0.0275
     follow_request_us: float = 7.07
     follow_key_us: float = 0.158
     write_request_us: float = 28.5
     write_key_us: float = 0.104
     redis_request_us: float = 7.62
     redis_key_us: float = 0.117
-    redis_ask_us: float = 8.17
+    redis_ask_us: float = 7.74
     redis_check_us: float = 1.3
     redis_set_us: float = 3.14
     balancer_request_us: float = 11.5
     stream_entry_bytes: float = 130.0
     stream_key_bytes: float = 8.0
     kept_entry_bytes: float = 88.2
-    node_bytes: float = 104e6
+    node_bytes: float = 98.8e6
     redis_factor: float = 1.25
     load_bytes_a_second: float = 590e6
     lag_seconds: float = 0.00875
